@@ -33,13 +33,13 @@ class Closing {
   bool peer_ended() const { return peer_done_ || peer_closed_; }
   // The peer's application has closed: nothing reads the bytes that this side still sends.
   bool peer_closed() const { return peer_closed_; }
-  // The peer may still write into our element, which no other connection may use then: it has
-  // closed although it waits for room, and hears of some before it hears of our abort.
+  // True if the peer may still write into our element, so that no other connection may use it: the
+  // peer has closed while it waits for room, and may learn of room before it learns of our abort.
   bool peer_writes_on(bool write_blocked) const {
     return sent_.aborted && peer_closed_ && !peer_aborted_ && write_blocked;
   }
 
-  // What is still to be said. `drained`: no byte is left that the peer could still read.
+  // What the peer has still to be told. `drained`: no byte is left that the peer could still read.
   bool done_writing_due(bool drained) const {
     return data_ended_ && drained && !sent_.done_writing && !sent_.closed && !sent_.aborted;
   }
@@ -50,7 +50,7 @@ class Closing {
   bool said_closed() const { return sent_.closed; }
   bool said_aborted() const { return sent_.aborted; }
 
-  // Says what is due.
+  // Puts what is due into the message, and notes it as sent.
   void fill(wire::CdcMessage& cdc, bool drained);
   // True if the peer has aborted by this message.
   bool take(const wire::ConnectionStateFlags& flags);

@@ -40,7 +40,7 @@ void Connection::consumed(std::uint32_t bytes, TimePoint now, Announce what) {
   SMC_ASSERT(bytes <= rx_.window().bytes(), bytes, rx_.window().bytes());
   rx_.consumed(bytes);
   if (what == Announce::kAll) rx_.announce_consumed();
-  // The kernel answers our update at once when it had data left: the grace begins with the update.
+  // A kernel that has data left sends it at once when it gets our update, so the grace begins here.
   begin_grace(now);
   invariants();
 }
@@ -114,7 +114,7 @@ void Connection::handle_transmit_done(std::uint64_t sequence, std::uint64_t writ
 
 void Connection::handle_link_switched(const RmbElement& element) {
   if (!tx_.has_peer() || closing_.lost()) return;
-  // As in Linux: whoever is closing moves without being asked.
+  // As in Linux, only an open connection is validated; one that is closing just moves.
   validation_due_ = closing_.state() == CloseState::kActive;
   repeat_due_ = true;
   tx_.switch_link(element);
@@ -187,14 +187,14 @@ void Connection::handle_deadline(TimePoint now) {
   if (is_due(missing_until_, now)) abort();
   if (!is_due(grace_until_, now)) return;
   grace_until_.reset();
-  // Nothing came: that flag was left over from a window filled exactly.
+  // No data came, so the peer had none: it had set the flag because it filled the window exactly.
   rx_.clear_write_blocked();
 }
 
 StreamEnd Connection::rx_end() const {
   if (!rx_.drained()) return StreamEnd::kNone;
   if (closing_.reset()) return StreamEnd::kReset;
-  // A blocked writer may have more until the grace is over.
+  // A peer that said "write blocked" may still have data, until the grace is over.
   if (!closing_.peer_ended() || rx_.write_blocked()) return StreamEnd::kNone;
   return StreamEnd::kFin;
 }

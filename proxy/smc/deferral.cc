@@ -140,7 +140,7 @@ Result<void> Deferral::judge(const wire::FrameHeader& header) const {
 std::size_t Deferral::room() const {
   if (state_.sent.ended || state_.sent.handed_over) return 0;
   if (unbounded()) return wire::kFrameBytesMax;
-  // What was sent without a limit may be more.
+  // Bytes sent while there was no limit may exceed it.
   if (state_.sent.bytes >= state_.sent_max) return 0;
   return std::min<std::uint64_t>(state_.sent_max - state_.sent.bytes, wire::kFrameBytesMax);
 }

@@ -108,7 +108,7 @@ class Deferral {
   std::uint64_t bytes_sent_max() const { return state_.sent_max; }
   std::uint64_t bytes_received_max() const { return state_.received_max; }
   bool windows() const { return state_.windows; }
-  // A side waits for a window. Client: if it stays so, the hand-over is the way out.
+  // A side waits for a window. If that lasts, a client hands over to get out of it.
   bool window_blocks() const;
   bool ended() const { return state_.sent.ended; }
   bool peer_ended() const { return state_.received.ended; }

@@ -138,7 +138,7 @@ void LinkGroup::handle_flow_deadline(TimePoint now) {
     if (parts_.server()) pending_.retry_link_later(now);
     return link_not_added("the peer did not answer in time", now);
   }
-  // A link that is deleted goes either way.
+  // The link is taken down with or without the answer.
   if (running<DeleteLinkFlow>() != nullptr) return finish_deletion();
   if (running<ConfirmRkeyFlow>() != nullptr) return finish_announcement(FlowStep::kDone, now);
   // DELETE_RKEY: the memory stays where it is. The answer may still come.
@@ -203,7 +203,7 @@ Deadline LinkGroup::next_deadline() const {
 std::optional<LinkTask> LinkGroup::poll_task(TimePoint now) {
   const std::optional<LinkTask> task = parts_.out.poll_task();
   if (!task) return task;
-  // Behind the move, which still had to know the keys of both links.
+  // Only now, because the move of its connections before needed the keys of both links.
   if (task->kind == LinkTask::Kind::kRelease) parts_.links.remove(task->link);
   if (!parts_.out.tasks_pending()) start_next_flow(now);
   return task;
@@ -277,12 +277,12 @@ void LinkGroup::take(LinkIndex link, const wire::ReqAddLink& message, TimePoint 
   if (message.rejected) return;
   req_add_link_from_ = link;
   if (!parts_.server() || !usable() || links().max() <= 1) return reject_req_add_link();
-  // Whether there is room is known when the flow under way is over.
+  // The flow under way may change whether there is room for a link, so that is decided behind it.
   pending_.want_link(true);
   start_next_flow(now);
 }
 
-// Unanswered, a Linux client blocks all its later rkey flows.
+// Without an answer, a Linux client blocks all its later rkey flows.
 void LinkGroup::reject_req_add_link() {
   if (!req_add_link_from_) return;
   const LinkIndex link = *std::exchange(req_add_link_from_, std::nullopt);
@@ -494,7 +494,7 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
   answer.link = message.link;
   const std::optional<LinkIndex> named = links().find(message.link);
   if (!named) {
-    // Both ends have noticed the loss, and the server's word counts: its request is under way.
+    // Both sides report the same loss. Ours as the server counts, and the client will answer it.
     if (parts_.server() && loss_.waits_for(message.link)) return;
     pending_.withdraw_request(message.link);
     answer.reason = wire::DeleteLinkReason::kUnknownLink;
@@ -507,7 +507,7 @@ void LinkGroup::take(LinkIndex link, const wire::DeleteLink& message, TimePoint 
     return end(link, "the peer deleted the last link");
   }
   if (parts_.server()) {
-    // The server deletes; a client's request is sent back to it as ours.
+    // Only a server deletes links: it answers a client's request with the same request of its own.
     answer.kind = wire::LlcKind::kRequest;
     answer.reason = message.reason;
   }
@@ -534,7 +534,7 @@ void LinkGroup::take(LinkIndex link, const wire::ConfirmRkeyCont& message, TimeP
       finish_announcement(flow->take(parts_, link, message, now), now);
     return;
   }
-  // What was begun on a link is lost with it.
+  // A request on a link that is down is void: the answer would be lost.
   if (!links().active(link)) return;
   const auto answer = parts_.peer_rmbs.answer(link, message, links(), listed_link(flow_));
   if (!answer)

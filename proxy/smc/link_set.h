@@ -59,7 +59,7 @@ class LinkSet {
   bool is_asymmetric(LinkIndex index) const;
   // kNone after close().
   GroupType type() const;
-  // For another connection, on a link that is not disowned. False after close().
+  // True if a link that is not disowned can carry one more connection. False after close().
   bool has_room_for_connection() const;
   // The group has ended.
   void close() { closed_ = true; }
@@ -74,8 +74,8 @@ class LinkSet {
   // no other. REQUIRES: a link is active.
   LinkIndex least_used() const;
 
-  // For one more link. One that shares a port is replaced by a better one, and goes only when that
-  // is active.
+  // True if one more link can be added. A link that shares a port does not count: it is replaced by
+  // a better one, and deleted only when that is active.
   bool has_room() const;
   // True if two links or more share no port, so that those which do are not needed.
   bool is_symmetric() const;

@@ -32,9 +32,9 @@ struct LinkPeer {
 
 struct LinkTask {
   enum class Kind : std::uint8_t {
-    kPrepare,  // make a queue pair on a port that no link uses, else on another; then
-               // link_prepared() or link_unavailable(). A client knows `peer` already.
-    kConnect,  // connect it to `peer`; then link_connected() or handle_link_down()
+    kPrepare,  // make a queue pair on a port that no link uses, else on another; then task_done()
+               // with an offer, or without one if there is no port. A client knows `peer` already.
+    kConnect,  // connect it to `peer`; then task_done(), or handle_link_down() if that failed
     kMove,     // move all connections of `link` to `to`
     kRelease,  // destroy the queue pair; the link is gone
   };

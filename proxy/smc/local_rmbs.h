@@ -34,8 +34,7 @@ class LocalRmbs {
   // True if the peer refused the keys or did not answer, and knows the RMB on no link. No element
   // of it can be named to the peer.
   bool refused(RmbRow rmb) const { return deletion_[rmb] == Deletion::kRefused; }
-  // The peer refused it. One that the peer knows by another link is as well off as with that link
-  // alone.
+  // The peer refused the keys. If it knows the RMB by another link, connections can use it there.
   void set_refused(RmbRow rmb);
   std::optional<RmbRow> next_to_announce(const LinkSet& links) const;
 

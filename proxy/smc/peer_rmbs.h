@@ -24,8 +24,8 @@ class PeerRmbs {
   void add_first(LinkIndex link, const RmbKey& key) { (void)keys_.add(link, key); }
 
   // Requests of the peer, and the answers to them. `listed`: a link that is being added, if the
-  // peer has listed its keys for it. An RMB that was not among them could not be reached there, and
-  // the peer shall announce it again later.
+  // peer has listed its keys for it. An RMB that the list lacks would not be reachable on that
+  // link, so the answer asks the peer to announce it again later.
   wire::ConfirmRkey answer(LinkIndex link, const wire::ConfirmRkey& request, const LinkSet& links,
                            std::optional<LinkIndex> listed);
   wire::ConfirmRkey refuse(LinkIndex link, const wire::ConfirmRkey& request);

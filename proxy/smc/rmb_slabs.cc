@@ -28,7 +28,7 @@ std::optional<SlabPlan> plan_slab(const RingMemory& memory, std::size_t held_byt
   std::uint8_t code = wanted_code;
   const std::size_t most = element_bytes_max(memory);
   while (code > least_code && element_bytes(code) > most) --code;
-  // A small budget: even the least size may be more than its share, but it is what there is.
+  // In a small budget even the least size may exceed that share. It is used if it fits at all.
   const std::size_t size = element_bytes(code);
   if (size > memory.left_bytes) return std::nullopt;
   const std::size_t slab_bytes =

@@ -13,8 +13,8 @@ std::optional<LinkIndex> send(LinkGroupParts& group, wire::DeleteLinkReason reas
   return carrier;
 }
 
-// Not orderly, as Linux says it when it has aborted everything. Linux sends it without being asked
-// and does not wait for it; a peer of our kind waits for it.
+// DELETE_LINK without "orderly", as Linux sends it after it has aborted all connections. Linux
+// sends it without being asked, and does not wait for ours. A Fairlead peer waits for it.
 void answer(LinkGroupParts& group) { (void)send(group, wire::DeleteLinkReason::kProgram, false); }
 
 }  // namespace
@@ -35,9 +35,9 @@ void Termination::take_later(LinkGroupParts& group, const wire::LlcMessage& mess
   const auto* last = std::get_if<wire::DeleteLink>(&message.body);
   if (last == nullptr || !last->all || peer_terminated_) return;
   if (last->orderly) {
-    // A Linux server repeats our request like this, before it aborts its connections.
+    // A Linux server sends our request back before it aborts its connections: not its last message.
     if (!group.server()) return;
-    // From a client it is its own request, which has crossed ours: it waits as well.
+    // A client's own request has crossed ours, and it waits for our final message, too.
     answer(group);
   }
   peer_terminated_ = true;

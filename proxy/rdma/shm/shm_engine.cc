@@ -55,8 +55,8 @@ void ShmEngine::release(Channel& channel, QpNumber queue_pair) {
   SMC_ASSERT(channel.demand.users != 0);
   channel.remote.forget_views(queue_pair);
   if (--channel.demand.users != 0) return;
-  // The answer is still to come, and the next to want a channel waits for it: a second request
-  // would bring the peer a channel that nobody uses.
+  // A channel without an answer stays, and the next queue pair that needs one waits for the same
+  // answer. A second request would give the peer a channel that nobody uses.
   channel.demand.abandoned = channel.awaits_memory();
   parts_.channels.note_unused(channel);
 }
@@ -73,7 +73,8 @@ void ShmEngine::free_discarded() {
 }
 
 void ShmEngine::announce(Channel& channel, const ControlMessage& announcement) {
-  // Nobody could map it. The peer knows nothing of the key then, and says so.
+  // Without the memory the peer could not map the buffer. So the key stays unknown to it, and it
+  // refuses the RMB.
   if (!parts_.channels.connector().grant(announcement.buffer, channel.peer())) return;
   parts_.send(channel, announcement);
   parts_.timer.start();  // for grants that are lost

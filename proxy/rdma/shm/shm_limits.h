@@ -28,7 +28,7 @@ inline constexpr std::size_t kIdleChannelsMax = 64;
 inline constexpr std::size_t kIdleChannelsPerPodMax = 32;
 inline constexpr std::size_t kIdleChannelBytes = std::size_t{52} << 10;
 
-// How long a channel is waited for that the broker was asked for. After that its peer is left
+// How long to wait for a channel after the broker was asked for it. After that its peer is left
 // alone for kAnswerPause, which doubles with each time up to kAnswerPauseMax.
 inline constexpr std::chrono::seconds kAnswerWaitMax{2};
 inline constexpr std::chrono::seconds kAnswerPause{1};
@@ -70,8 +70,8 @@ inline constexpr std::size_t kControlQueueMax = 8192;  // messages that the ring
 // Of these, answers: beside them two for each queue pair that is connected over the channel.
 inline constexpr std::size_t kAnswersWaitingMax = 64;
 // Control messages of all channels that one poll() handles. Each channel with some has an equal
-// part, but not more than kControlBatch and not less than kControlBatchMin; who gets none is first
-// in the next poll().
+// part, but not more than kControlBatch and not less than kControlBatchMin. A channel that gets
+// none is the first in the next poll().
 inline constexpr int kControlPerPollMax = 512;
 inline constexpr int kControlBatch = 64;
 inline constexpr int kControlBatchMin = 8;
@@ -89,11 +89,12 @@ inline constexpr std::chrono::seconds kGrantAgainMax{3};
 inline constexpr std::chrono::seconds kControlStallMax{10};
 inline constexpr std::chrono::milliseconds kWaitCheckInterval{100};
 
-// Buffers of our own: how long an empty stock is waited for, and how long it is not after that.
+// Buffers of our own: how long to wait for an empty stock to be refilled, and for how long after
+// that not to wait again.
 inline constexpr std::chrono::milliseconds kStockWaitMax{10};
 inline constexpr std::chrono::seconds kStockWaitPause{1};
-// Buffers of a device that were freed, and whose pages are still to be given back. Behind one that
-// takes longer than kDiscardWaitMax, others are freed without that.
+// Freed buffers of a device whose pages are still to be given back to the system. If one takes
+// longer than kDiscardWaitMax, those behind it are freed without giving their pages back.
 inline constexpr std::size_t kDiscardsWaitingMax = 1024;
 inline constexpr std::chrono::seconds kDiscardWaitMax{1};
 // Views whose pages are on their way back to the system; each is a mapping beside the limits above.

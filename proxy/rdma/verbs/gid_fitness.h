@@ -24,10 +24,10 @@ struct GidSurroundings {
   std::function<std::optional<Route>(const Gid& to, const Gid& from)> route;
 };
 
-// More is better, nothing is not at all: another family than the peer's GID, no route to it, or a
-// route over another VLAN. An address in the subnet of the connection comes before one whose
-// interface has the route, that before any other address of this namespace, that before those that
-// the node named, and those before other GIDs, which may be another pod's.
+// More is better. Nothing means unusable: another family than the peer's GID, no route to it, or a
+// route over another VLAN. The order, best first: an address in the subnet of the connection; one
+// whose interface has the route; any other address of this namespace; one that the node named;
+// other GIDs, which may be another pod's.
 std::optional<int> gid_fitness(const GidEntry& gid, const GidQuestion& question,
                                const GidSurroundings& surroundings);
 

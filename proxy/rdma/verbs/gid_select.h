@@ -51,14 +51,15 @@ struct GidChoice {
   GidSource source = GidSource::kTable;
   friend bool operator==(const GidChoice&, const GidChoice&) = default;
 };
-// The best of the table: of our own addresses before those that the node named before others; of
-// each the best rank, the first among equals. A link-local address is never taken for our own.
+// The best entry of the table. Our own addresses come first, then those that the node named, then
+// others; among these the best rank, and the first of equals. A link-local address never counts as
+// our own.
 std::optional<GidChoice> choose_gid(std::span<const GidEntry> table, std::span<const Gid> own,
                                     std::span<const Gid> named);
 // Where nothing is known of addresses.
 std::optional<GidEntry> choose_gid(std::span<const GidEntry> table);
-// Those to speak version 1 of SMC-R from: of RoCEv1, where there are any. Without the peer's GID
-// the link-local ones of these, which Linux chooses as well, where there are any.
+// The entries for version 1 of SMC-R: those of RoCEv1 if there are any, else all. If the peer's GID
+// is not known, only the link-local ones of these if there are any, as Linux chooses.
 std::vector<GidEntry> gids_of_version_1(std::span<const GidEntry> table,
                                         const std::optional<Gid>& peer);
 // The entry with this address; of several types the best, or RoCEv1.

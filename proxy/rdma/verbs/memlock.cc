@@ -50,7 +50,7 @@ std::size_t memlock_limit_bytes() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 0;
   if (may_lock_without_limit()) return 0;
-  // A limit of nothing is still one.
+  // 0 would mean "no limit" to the caller, so a limit of 0 bytes becomes 1.
   return limit.rlim_cur == 0 ? 1 : static_cast<std::size_t>(limit.rlim_cur);
 }
 

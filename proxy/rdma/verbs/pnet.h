@@ -40,9 +40,10 @@ struct PnetAnswer {
   bool ours = true;    // the port may be used
 };
 
-// Configuration before the node's hand-over before the kernel's table before the interface of the
-// route. A port that the table puts into another network than ours is not used, nor is one that the
-// node leaves out where it names those of our network; one that nobody knows is. Pure.
+// The first source that names our network decides: the configuration, the node's hand-over, the
+// kernel's table, the interface of the route. A port is not used if the table puts it into another
+// network, or if the node lists the ports of our network without it. A port of which no source says
+// anything is used. Pure.
 PnetAnswer pnet_of(const PnetQuestion& question, std::span<const PnetEntry> table);
 
 }  // namespace fairlead::rdma::verbs

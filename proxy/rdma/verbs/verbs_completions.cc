@@ -154,9 +154,9 @@ bool CompletionQueue::pending() const noexcept {
 bool CompletionQueue::arm() {
   if (pending()) return false;
   if (armed_) return true;
-  // Not only for solicited ones: our own sends give back room that somebody may wait for.
+  // For all completions, not only solicited ones: a poster may wait for the room that a send frees.
   armed_ = ibv_req_notify_cq(queue_.get(), 0) == 0;
-  // What came before the request rings no more.
+  // A completion that came before this request raises no event, so look once more.
   return armed_ && !pending();
 }
 

@@ -1,6 +1,6 @@
-// The completion queue of a device with the channel that wakes us, and who is meant by what it
-// holds. One queue for sends and receives, so that their order is kept; it grows with the queue
-// pairs, because a queue that overflows takes the whole device with it.
+// The completion queue of a device, the channel that wakes us, and the queue pair or receive queue
+// that each completion belongs to. One queue for sends and receives, so that their order is kept;
+// it grows with the queue pairs, because a queue that overflows takes the whole device with it.
 //
 // A work request is named by its wr_id alone: the opcode of a failed completion is not defined.
 //   bit 63 set:    31 bits of the queue pair's serial number, 32 bits of its request's

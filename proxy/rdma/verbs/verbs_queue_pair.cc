@@ -164,8 +164,8 @@ void VerbsQueuePair::fill(std::size_t index, const WorkRequest& request,
   to.sg_list = &piece;
   to.num_sge = 1;
   const bool is_long = is_long_message(request);
-  // The queue has room again only when a completion was seen: a poster that signals nothing for
-  // long, or not what is scarce, gets one that it does not hear of.
+  // Only a completion gives room back. If the poster has signaled nothing for long, or the request
+  // is of the scarce long kind, one is requested here that the poster does not hear of.
   const bool signaled = request.signaled || is_long || 4 * ++unsignaled_ >= sent_.capacity();
   if (signaled) unsignaled_ = 0;
   to.send_flags = signaled ? unsigned{IBV_SEND_SIGNALED} : 0U;
@@ -215,7 +215,7 @@ Result<void> VerbsQueuePair::post(std::span<const WorkRequest> requests) {
   }
   next_request_ += static_cast<std::uint32_t>(taken);
   if (error == 0) return {};
-  // Half a chain is none: the peer must not take it for the whole.
+  // Part of the chain was posted. The queue pair fails, so that the peer does not take it for all.
   if (taken != 0) fail();
   return system_error("ibv_post_send", error);
 }
@@ -235,7 +235,7 @@ void VerbsQueuePair::fail() {
   fatal_reported_ = true;  // who fails it knows
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
-  // Nothing is left to be done about a device that refuses even this.
+  // If the device refuses even this, nothing more can be done.
   (void)ibv_modify_qp(queue_pair_.get(), &attributes, IBV_QP_STATE);
 }
 

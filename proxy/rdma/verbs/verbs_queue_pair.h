@@ -52,8 +52,8 @@ class VerbsQueuePair final : public QueuePair {
                                              std::size_t length_bytes) override;
   void fail() override;
 
-  // A completion for this request has come; so everything before it is done. The id that was given
-  // to it, or nothing when nobody is to hear of it.
+  // A completion for this request has come, so everything before it is done. Returns the id that
+  // the poster gave, or nothing if the poster wants no completion.
   std::optional<WorkId> take_done(std::uint32_t request, CompletionStatus status);
   // The device says that it is in error. True when nobody has been told yet.
   bool note_fatal();

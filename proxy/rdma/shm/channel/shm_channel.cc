@@ -138,9 +138,8 @@ Duration Channel::ring_if_due() {
   if (due == 0 || state_ != State::kOpen || !attached_) return {};
   SharedWord& sleeping = peer_side().sleeping;
   if ((sleeping.load(std::memory_order_seq_cst) & due) == 0) return {};
-  // Meanwhile the peer may have found what is due and gone to sleep again with another wish.
-  // Whoever takes a wish rings: the peer waits for it, and finds no wish of its own that the next
-  // event could see.
+  // Meanwhile the peer may have found what is due, and gone to sleep again with another wish. This
+  // exchange takes that wish, so it must ring for it: later events would find no wish to ring for.
   if (sleeping.exchange(0, std::memory_order_seq_cst) == 0) return {};
   return bell_.ring();
 }
@@ -172,7 +171,8 @@ bool Channel::has_work(bool ordered) const {
   } else if (ordered) {
     (void)consumer.peek_tail_ordered();
   }
-  // After the tail: who rings has stored the tail of the control ring before that of the messages.
+  // Behind the look at the message ring: a peer stores the tail of its control ring before that of
+  // its message ring.
   if (control_waiting()) return true;
   if (sending.signaled_outstanding == 0 && !sending.blocked) return false;
   return (ordered ? producer.peek_head_ordered() : producer.peek_head()) != sending.reaped_head;

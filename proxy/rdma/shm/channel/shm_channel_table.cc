@@ -45,7 +45,8 @@ Result<void> ChannelTable::watch_timer(int fd) {
   return watcher_->watch_readable(timer_, Trigger::kLevel);
 }
 
-// What strangers make us keep beside the connections, and touch, is bounded: the oldest goes.
+// Limits the memory of channels that no connection uses, which any peer can ask for: the oldest is
+// closed.
 Result<void> ChannelTable::limit_idle(std::uint32_t pod) {
   Channel* of_pod = nullptr;
   std::size_t own = 0, all = 0;

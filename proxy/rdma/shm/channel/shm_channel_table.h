@@ -43,9 +43,9 @@ class ChannelTable {
   // answer that nobody wants any more. Errors: kExhausted at a limit, those of Channel::attach()
   // and of the watcher. A channel that waited is closed then.
   Result<Channel*> take_in(ConnectorEvent event);
-  // The channel that waits for that peer, which is closed; nullptr for none. When who asked has
-  // gone and another waits since, the refusal may be out of date: the channel is asked for once
-  // more.
+  // Closes the channel that waits for that peer and returns it; nullptr for none. If the queue pair
+  // that asked for it has gone and another one waits since, the refusal may be out of date: then
+  // the channel is asked for once more.
   Channel* refuse(PeerId peer);
   // Closes all that wait.
   void refuse_all();

@@ -12,8 +12,8 @@ using Kind = ControlMessage::Kind;
 
 }  // namespace
 
-// One event may stand for ringing and closing: who rang may have died since. The
-// timer finds that out, so that not each ring costs a system call.
+// One event may stand for two: the peer may have died right after it rang. The timer finds that
+// out later, so that a ring costs no system call for it.
 void ControlPath::handle_bell(Channel& channel) {
   const bool rung = channel.was_rung();
   parts_.scheduler.activate(channel);
@@ -69,22 +69,22 @@ void ControlPath::handle_arrival(ConnectorEvent event) {
   });
 }
 
-// Nobody grants who has no channel: its announcement could not follow.
+// Memory of a peer without an open channel is dropped: it has no way to announce the buffer.
 void ControlPath::keep_grant(ConnectorEvent event) {
   std::size_t known = 0;  // so many channels
   parts_.channels.for_each([&](Channel& channel) {
     if (channel.peer() != event.peer || channel.state() != Channel::State::kOpen) return;
     ++known;
     if (channel.receiving.awaiting_grant) parts_.scheduler.activate(channel);
-    // Its connector may have waited until we read.
+    // The peer's connector may wait until we have read, so the peer is rung.
     channel.note_consumed();
     parts_.scheduler.list_bell(channel);
   });
-  // The peer grants again what may be lost. Each channel takes one.
+  // The peer repeats a grant that may be lost. Each channel needs the memory once.
   if (parts_.grants.count(event.peer, event.buffer) >= known) return;
   auto memory = parts_.channels.budget().map(event.memory.get(), event.pod);
   if (!memory) parts_.faults.note(event.peer, memory.error());
-  // Without memory, so that the announcement of the buffer does not wait for what has come.
+  // An empty mapping is kept, too: otherwise the announcement would wait for memory to come.
   parts_.grants.add(event.peer, event.pod, event.buffer,
                     memory ? std::move(*memory) : CountedMapping());
 }
@@ -189,7 +189,7 @@ bool ControlPath::check_waits(TimePoint now) {
   return waits;
 }
 
-// Only those whom one of our queue pairs waits for, or faces, may tell us about themselves.
+// A peer may announce its queue pair only if a local one waits for it or is connected to it.
 Result<void> ControlPath::handle_ready(Channel& channel, const ControlMessage& message) {
   ShmQueuePair* queue_pair = parts_.queue_pairs.find(message.destination);
   const bool again = channel.remote.find_queue_pair(message.source) != nullptr;
@@ -205,14 +205,15 @@ Result<void> ControlPath::handle_ready(Channel& channel, const ControlMessage& m
 }
 
 Result<void> ControlPath::handle_gone(Channel& channel, const ControlMessage& message) {
-  // A queue pair that has a counterpart here answers so to any other that names it.
+  // The peer's queue pair is removed only if it is gone for the one that it was announced for. It
+  // also says "gone" to other local ones that name it.
   const RemoteQueuePair* const gone = channel.remote.find_queue_pair(message.source);
   if (gone != nullptr && gone->destination == message.destination)
     SMC_TRY(channel.remote.remove_queue_pair(message.source));
   ShmQueuePair* queue_pair = parts_.queue_pairs.find(message.destination);
   if (queue_pair != nullptr && queue_pair->expects(channel, message.source))
     queue_pair->detach_incoming();
-  // Nobody ends what goes over channels that are not his.
+  // A peer cannot end a queue pair that uses another channel than its own.
   if (queue_pair == nullptr || queue_pair->state() != ShmQueuePair::State::kReady ||
       !queue_pair->uses(channel) || !queue_pair->may_face(channel.peer(), message.source))
     return {};

@@ -17,13 +17,13 @@ class ControlPath {
   }
 
   void take_arrivals();
-  // Rung, or closed by the peer.
+  // The peer has rung, or has closed its end.
   void handle_bell(Channel& channel);
   // Reads all that the peer has told so far, new channels included.
   void drain(PeerId peer);
-  // How many it has handled.
+  // Handles control messages of the channel; returns how many.
   int handle(Channel& channel, int messages_max);
-  // True if something waits still.
+  // Gives up what has waited too long. True if something still waits.
   bool check_waits(TimePoint now);
 
  private:

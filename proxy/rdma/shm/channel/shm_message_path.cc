@@ -56,7 +56,8 @@ std::size_t MessagePath::serve(Channel& channel, std::span<Completion> into, int
   std::size_t count = complete_sends(channel, into);
   count += receive(channel, into.subspan(count));
   if (channel.state() == Channel::State::kDead) return count;
-  // Messages of those who left come first, unless nobody can take them.
+  // Queue pairs whose peer has left fail behind its last messages, or at once if nothing takes
+  // these.
   const bool stalled = channel.receiving.stalled_on != nullptr;
   if (channel.receiving.failures_due &&
       (stalled || channel.consumer.head() >= channel.receiving.failure_at))
@@ -162,7 +163,7 @@ MessagePath::Delivery MessagePath::refuse(Channel& channel, const MessageHeader&
 void MessagePath::fail_departed(Channel& channel) {
   channel.receiving.failures_due = false;
   parts_.queue_pairs.for_each([&](ShmQueuePair& queue_pair) {
-    // Others left on other channels, whose rings may not have been read yet.
+    // Not those whose peer left on another channel: its ring may not have been read yet.
     if (queue_pair.peer_left_on(channel))
       queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
   });

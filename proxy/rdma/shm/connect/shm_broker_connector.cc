@@ -184,7 +184,7 @@ void BrokerConnector::read_all() {
     // Further descriptors would be lost. Those that wait are handled or closed soon.
     const bool scarce = descriptors_scarce(received->fds[0].get(), DescriptorUse::kBegun);
     const auto handled = handle(std::move(*received));
-    // What went wrong may have said so already.
+    // handle() may have lost the link itself, with a better reason.
     if (!handled && link_) return lose(State::kDown, handled.error().what);
     if (scarce && !events_.empty()) return;
   }
@@ -242,7 +242,7 @@ Result<void> BrokerConnector::handle_welcome(const Message& message) {
   return {};
 }
 
-// Nobody but a broker makes memory, so that any other descriptor tells who it is not.
+// Only a broker makes such memory. A descriptor of another kind shows that this is no broker.
 Result<void> BrokerConnector::keep(broker::Received received) {
   const Message& message = received.message;
   SMC_TRY(check_segment(received.fds[0].get()));

@@ -67,7 +67,7 @@ class Connector {
   // Errors: kPeerGone when it will not get it.
   virtual Result<void> grant(const BufferId& buffer, PeerId peer) = 0;
   virtual void free_buffer(const BufferId& buffer) = 0;
-  // False for memory of a peer that cannot come any more: who would bring it has gone.
+  // False if the memory of that peer's buffer cannot come any more, because its way here has gone.
   virtual bool may_bring(const BufferId& buffer) const = 0;
 
   // Errors: kWouldBlock when there is nothing; kPeerGone, once, when what was asked for and has

@@ -43,8 +43,8 @@ void CountedMapping::detach_from_file() noexcept {
   if (budget_ != nullptr) budget_->unmap(std::move(file));
 }
 
-// Who has a channel can grant without end, whether its announcements are believed or not: what one
-// pod makes us map must leave enough for the others.
+// A peer with a channel can grant any number of buffers, even if we refuse its announcements. So
+// mappings are limited for each pod, and the others have enough left.
 Result<CountedMapping> MapBudget::map(int fd, std::uint32_t pod) {
   const auto known = shares_.find(pod);
   const Share own = pod == 0 || known == shares_.end() ? Share{} : known->second;

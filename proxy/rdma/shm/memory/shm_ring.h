@@ -1,9 +1,9 @@
 // One direction of a channel: messages in slots of 64 bytes between one producer and one consumer
 // in different processes. Pure logic on a block of memory; docs/shm.md has the layout.
 //
-// Each side keeps its own index in private memory and only ever stores it to the shared block; what
-// it loads from there is the other side's and is checked. A side that finds nonsense gets kCorrupt
-// and has to give up the ring.
+// Each side keeps its own index in private memory and stores copies of it in the shared block. It
+// loads from there only the other side's index and messages, and checks them: refresh() is false,
+// or front() is kMalformed, when they are impossible. The caller then has to give up the ring.
 #pragma once
 
 #include <atomic>

@@ -40,15 +40,15 @@ class ShmQueuePair final : public QueuePair {
   ShmReceiveQueue& receive_queue() const;
   bool uses(const Channel& channel) const { return out_ == &channel || in_ == &channel; }
 
-  // True when `source` of device `peer` may be our other end: it is, or we have none yet and wait
-  // for that peer.
+  // True if `source` of device `peer` is our other end, or may become it: we are not connected yet,
+  // and wait for that peer.
   bool may_face(PeerId peer, QpNumber source) const;
   // True when messages of `source` that come in over `channel` are for us.
   bool faces(const Channel& channel, QpNumber source) const {
     return state_ == State::kReady && in_ == &channel && peer_number_ == source;
   }
-  // The other end has said on a channel that it will send there. One that said so before connect()
-  // keeps its place until it takes it back, or connect() is for another.
+  // True once the other end has said on which channel it will send. If it says so before connect(),
+  // that holds until it says that it is gone, or until connect() names another queue pair.
   bool has_incoming() const { return in_ != nullptr; }
   // Nothing when has_incoming(). `source` is in the table of that channel.
   void attach_incoming(Channel& channel, QpNumber source, DomainId remote_domain);
