@@ -2,7 +2,8 @@
 import struct
 import typing
 
-(HELLO, PARCEL, DESCRIPTORS, TAKEN, REFUSED, PARK, LEDGER, HOLD, RELEASE, OFFER, ACCEPTED, FETCH) = range(1, 13)
+(HELLO, PARCEL, DESCRIPTORS, TAKEN, REFUSED, PARK) = range(1, 7)
+(OFFER, ACCEPTED, FETCH) = range(10, 13)
 ANSWERS_OFFERS = 4  # of the flags of hello
 MALFORMED = 4  # of refused
 DESCRIPTORS_OF_RECORD = 4
@@ -16,13 +17,13 @@ class Record(typing.NamedTuple):
     holds: int
     flags: int
     count: int
-    lost: int
+    description: int
     size: int
-    died: int
+    table: int
 
 
-def pack(kind, refusal=0, holds=0, flags=0, count=0, lost=0, size=0, died=0, magic=MAGIC, version=VERSION):
-    return FORMAT.pack(magic, version, kind, refusal, holds, flags, count, lost, size, died)
+def pack(kind, refusal=0, holds=0, flags=0, count=0, description=0, size=0, table=0, magic=MAGIC, version=VERSION):
+    return FORMAT.pack(magic, version, kind, refusal, holds, flags, count, description, size, table)
 
 
 def unpack(data):

@@ -136,11 +136,9 @@ def split(address):
     return ip, int(port)
 
 
-def fairlead(name, program, settings=None, over_smc=True, keeper=None):
-    """`settings`: keys of config/proxy.yaml beside the listeners. JSON is YAML, too. `keeper`: path of the fairleadctl
-    that keeps the connections of each proxy."""
+def fairlead(name, program, settings=None, over_smc=True):
+    """`settings`: keys of config/proxy.yaml beside the listeners. JSON is YAML, too."""
     def make(place):
-        keeper_socket = "@" + os.path.basename(place.directory)
         files = {}
         directions = {"a": ("out", "outbound"), "b": ("in", "inbound")}
         for side, bind, to in place.sides():
@@ -152,16 +150,11 @@ def fairlead(name, program, settings=None, over_smc=True, keeper=None):
                 "smc": {"option_program": "auto"},
                 "devices": {"shm": {"directory": place.directory + "/shm"}},
                 "admin": {"listen": "", "socket": f"{place.directory}/{side}.sock"},
-                **({"hand_over": {"socket": keeper_socket, "mode": "always"}} if keeper else {}),
                 "log": {"level": "warn"}}
             for key, value in (settings or {}).items():
                 config[key] = {**config.get(key, {}), **value} if isinstance(value, dict) else value
             files[side + ".yaml"] = json.dumps(config, indent=2) + "\n"
         command = program + " --config {}/{}.yaml"
-        if keeper:
-            # Until the proxy listens for its keeper.
-            keep = f"{keeper} hand-over --on-death --wait 1 --keeper-socket {keeper_socket} 2>/dev/null"
-            command = f"sh -c '(while kill -0 $$ && ! {keep}; do sleep 0.02; done) & exec {command}'"
         return Commands(command.format(place.directory, "a"), command.format(place.directory, "b"),
                         files)
     return Target(name, make, program, over_smc=over_smc)
@@ -208,10 +201,7 @@ def extra(proxy):
             fairlead("fairlead-short", proxy,
                      {"smc": {"option_program": "auto", "defer_turns": 1000, "defer_time": LONG}}),
             *(fairlead(f"fairlead-{count}-workers", proxy, {"concurrency": count}) for count in (2, 4)),
-            fairlead("fairlead-no-address", proxy, {"client_address": "off"}),
-            *(fairlead(f"fairlead-{name}always", proxy, settings, over_smc=not settings,
-                       keeper=os.path.join(os.path.dirname(proxy), "ctl", "fairleadctl"))
-              for name, settings in (("", {}), ("tcp-", {"smc": {"enabled": False}})))]
+            fairlead("fairlead-no-address", proxy, {"client_address": "off"})]
 
 
 def proxy_path(root):

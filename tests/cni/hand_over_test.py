@@ -1,10 +1,7 @@
 """Goal: a sidecar of a pod is replaced and its connections go on; a pod that abuses the keeper costs nobody else. Method:
 wired pods with unprivileged sidecars, fairlead-node, Redis clients that stay, and a hostile end of the keeper's protocol."""
-import fcntl
-import mmap
 import os
 import socket
-import struct
 import threading
 import urllib.request
 
@@ -12,13 +9,10 @@ import brokered
 import plugin
 import keeper_record
 from brokered import BY_BROKER, SIDECAR_UID
-from keeper_record import DESCRIPTORS, HELLO, HOLD, LEDGER, PARCEL, PARK, REFUSED, RELEASE, TAKEN
+from keeper_record import DESCRIPTORS, HELLO, PARCEL, PARK, REFUSED, TAKEN
 from wired import harness
 
 KEEPING = {**BY_BROKER, "hand_over": {"socket": "@fairlead-keeper"}}
-ALWAYS = {**BY_BROKER, "hand_over": {"socket": "@fairlead-keeper", "mode": "always"}}
-SLOT_BYTES = 1024
-MAGIC = 0x464c6c01
 TRANSFER_SECONDS = 5
 
 
@@ -67,20 +61,11 @@ class HostileSidecar:
             self.link.close()
 
 
-def ledger(slots, seals=fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW):
-    """A memory file as a proxy would make it."""
-    made = os.memfd_create("ledger", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(made, (slots + 1) * SLOT_BYTES)
-    os.pwrite(made, struct.pack("=III", MAGIC, SLOT_BYTES, slots), 0)
-    fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
-    return made
-
-
 class HandOver(brokered.BrokerTest):
-    def start_pods(self, keeping=KEEPING):
+    def start_pods(self):
         self.server, self.client = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
-        self.inbound = self.sidecar(self.server, "server", keeping)
-        self.outbound = self.sidecar(self.client, "client", keeping)
+        self.inbound = self.sidecar(self.server, "server", KEEPING)
+        self.outbound = self.sidecar(self.client, "client", KEEPING)
         self.redis(self.server)
         self.wait_node(2, "fairlead_node_keeper_sidecars")
 
@@ -144,85 +129,6 @@ class HandOver(brokered.BrokerTest):
             self.good("DEL", self.client, cniVersion="1.0.0")
             self.wait_node(0, "fairlead_node_keeper_descriptors")
         self.assertEqual(self.node("fairlead_node_keeper_parcels_total", result="pod_ended"), 1)
-
-    def test_connections_at_rest_outlive_a_sidecar_that_is_killed(self):
-        keeping = {**ALWAYS, "smc": {"enabled": False}}
-        self.start_pods(keeping)
-        with self.client_that_stays(self.client, self.server.address()) as ask:
-            ask()
-            for number in range(4):
-                proxy, pod = (self.outbound, self.client) if number % 2 else (self.inbound, self.server)
-                harness.wait_until(lambda: self.node("fairlead_node_keeper_descriptors") >= 8, "the agent to hold sockets")
-                proxy.wait_rest()
-                proxy.kill()
-                successor = self.sidecar(pod, proxy.name, keeping)
-                self.assertRegex(successor.log(), "event=taken_back connections=1 ended=0 .* after=death")
-                if number % 2:
-                    self.outbound = successor
-                else:
-                    self.inbound = successor
-                ask()
-                self.wait_node(2, "fairlead_node_keeper_sidecars")
-        self.assertEqual(self.node("fairlead_node_keeper_died_total"), 4)
-        self.assertEqual(self.node("fairlead_node_keeper_reset_total"), 0)
-        for proxy in (self.outbound, self.inbound):
-            proxy.kill()
-        self.good("DEL", self.client, cniVersion="1.0.0")
-        self.good("DEL", self.server, cniVersion="1.0.0")
-        self.wait_node(0, "fairlead_node_keeper_descriptors")
-
-    def test_a_sidecar_that_dies_again_at_once(self):
-        """The agent may not have the sockets again by then. The connection goes on, or is reset at once; the next one works."""
-        keeping = {**ALWAYS, "smc": {"enabled": False}}
-        self.start_pods(keeping)
-        with self.client_that_stays(self.client, self.server.address()) as ask:
-            ask()
-            for _ in range(3):
-                harness.wait_until(lambda: self.node("fairlead_node_keeper_descriptors") >= 8, "the agent to hold sockets")
-                self.inbound.kill()
-                self.sidecar(self.server, "server", keeping).kill()
-                self.inbound = self.sidecar(self.server, "server", keeping)
-                try:
-                    ask()
-                except AssertionError as what:
-                    self.assertRegex(str(what), "(?i)reset|closed|broken pipe")
-                    ask()
-                self.wait_node(2, "fairlead_node_keeper_sidecars")
-        # A sidecar that dies before it has reached the agent is not known to it.
-        self.assertIn(self.node("fairlead_node_keeper_died_total"), range(3, 7))
-
-    def test_what_is_no_ledger_is_refused(self):
-        hostile = self.hostile()
-        shrinks, short, good = ledger(4, fcntl.F_SEAL_GROW), ledger(3), ledger(4)
-        for file in (shrinks, short, hostile.listener.fileno()):
-            hostile.accept()
-            hostile.say(LEDGER, 4, 0, [file])
-            self.assertIsNone(hostile.hear())
-        for record in ((HOLD, 4), (HOLD, 1 << 31), (RELEASE, 1), (LEDGER, 4)):
-            hostile.accept()
-            hostile.say(LEDGER, 4, 0, [good])
-            hostile.say(*record, descriptors=[good] if record[0] != RELEASE else [])
-            self.assertIsNone(hostile.hear())
-        # Descriptors with a description that is none; somebody still writes the file. The pod gets its own junk back.
-        writing = mmap.mmap(good, 5 * SLOT_BYTES)
-        for slot in range(2):
-            writing[(slot + 1) * SLOT_BYTES:(slot + 1) * SLOT_BYTES + 12] = struct.pack("=II4s", 1, 4, b"junk")
-        hostile.accept()
-        hostile.say(LEDGER, 4, 0, [good])
-        for slot in range(2):
-            hostile.say(HOLD, slot, 0, [hostile.listener.fileno()] * 2)
-        harness.wait_until(lambda: self.node("fairlead_node_keeper_descriptors") == 4, "the agent to hold descriptors")
-        hostile.link.close()
-        hostile.link = None
-        self.assertEqual(hostile.accept()[:3], (HELLO, 0, 1))
-        self.assertEqual(self.node("fairlead_node_keeper_descriptors"), 5)
-        # What comes with the answer does not make the agent forget that it holds less now.
-        hostile.say(TAKEN)
-        hostile.say(PARCEL, 0, 0, [good])
-        self.wait_node(1, "fairlead_node_keeper_descriptors")
-        writing.close()
-        for file in (shrinks, short, good):
-            os.close(file)
 
     def hostile(self):
         hostile = HostileSidecar(self.wired_pod(plugin.IN))

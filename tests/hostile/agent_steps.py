@@ -21,8 +21,8 @@ from drawing import mutated, number
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
 import keeper_record  # pylint: disable=wrong-import-position
-from keeper_record import (DESCRIPTORS, DESCRIPTORS_OF_RECORD, FETCH, HOLD,  # pylint: disable=wrong-import-position
-                           LEDGER, OFFER, PARCEL, PARK, REFUSED, RELEASE, TAKEN)
+from keeper_record import (DESCRIPTORS, DESCRIPTORS_OF_RECORD, FETCH, OFFER,  # pylint: disable=wrong-import-position
+                           PARCEL, PARK, REFUSED, TAKEN)
 
 RECORD_KINDS = range(14)
 DESCRIPTORS_OF_MESSAGE_MAX = 8
@@ -341,26 +341,6 @@ def take_back(session):
     return whole
 
 
-@step("keeper/living", 1)
-def living(session):
-    """A ledger, connections in it, and possibly their end."""
-    rng = session.rng
-    if session.keeper() is None:
-        return False
-    slots = rng.choice((1, 4, 64, 16384))
-    at_rest = [0] * (rng.random() < 0.8) + rng.sample(range(min(slots, 8)), rng.randint(0, min(slots, 8)))
-    said = session.say(keeper_record.pack(LEDGER, count=slots), [strange_files.ledger(slots, at_rest)])
-    for _ in range(rng.randint(0, 12)):
-        slot = rng.choice((0, 0, 1, 2, 3, slots - 1, slots))
-        if rng.random() < 0.8:
-            said = said and session.say(keeper_record.pack(HOLD, count=slot), session.made.some(rng.randint(1, 3)))
-        else:
-            said = said and session.say(keeper_record.pack(RELEASE, count=slot))
-    if rng.random() < 0.5:
-        session.lose_keeper()
-    return said
-
-
 def offer(session, count):
     said = session.say(keeper_record.pack(OFFER, count=count), [session.made.one()] if session.rng.random() < 0.8 else [])
     if session.rng.random() < 0.7:
@@ -396,7 +376,7 @@ def fetch(session):
         table = rng.choice((0, 1, 2, 9999, number(rng, 64), *session.stock.all))
     if rng.random() < 0.5:
         offer(session, count)
-    said = session.say(keeper_record.pack(FETCH, count=count, lost=description, size=rng.choice((4, 4, 4, 0, 5)), died=table),
+    said = session.say(keeper_record.pack(FETCH, count=count, description=description, size=rng.choice((4, 4, 4, 0, 5)), table=table),
                        session.made.some(rng.choice((0, 0, 0, 1))))
     if rng.random() < 0.5:
         session.hear(ANSWER_SECONDS)

@@ -11,8 +11,6 @@ import time
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 LINGER_SECONDS = 3600
-LEDGER_MAGIC, LEDGER_SLOT_BYTES = 0x464c6c01, 1024
-AT_REST = 1
 NESTED_MAX = 8
 LINGERING_SHARE = 0.3  # of large parcels
 
@@ -65,17 +63,6 @@ def memory(data=b"junk", seals=SEALS):
 def numbers_file(numbers):
     """A sealed file with the numbers of descriptors."""
     return memory(b"".join(struct.pack("=I", number & 0xFFFFFFFF) for number in numbers))
-
-
-def ledger(slots, at_rest=(), seals=fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW):
-    """As a proxy would make it, with junk in the slots that are at rest."""
-    made = os.memfd_create("ledger", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(made, (slots + 1) * LEDGER_SLOT_BYTES)
-    os.pwrite(made, struct.pack("=III", LEDGER_MAGIC, LEDGER_SLOT_BYTES, slots), 0)
-    for slot in at_rest:
-        os.pwrite(made, struct.pack("=II4s", AT_REST, 4, b"junk"), (slot + 1) * LEDGER_SLOT_BYTES)
-    fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
-    return made
 
 
 def tcp_listening(made):

@@ -157,12 +157,6 @@ class Proxy:
     def smcr_connections(self):
         return self.metrics().connections("smcr")
 
-    def wait_rest(self):
-        """What was passed on before is in the ledger now, too: workers write it after the bytes, and give the second answer a
-        turn after the first."""
-        for _ in range(2):
-            self.get_json("/connections")
-
     def ctl(self, *arguments):
         return json.loads(subprocess.run(
             [*CONFINEMENT, programs() / "ctl/fairleadctl", "--admin", self.socket, "-o", "json", *arguments],
