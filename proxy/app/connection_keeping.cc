@@ -74,18 +74,6 @@ void ConnectionKeeping::take_back() {
       taken.error().code == Errc::kUnsupported ? Refusal::kVersion : Refusal::kMalformed, 0);
 }
 
-void ConnectionKeeping::prepare() {
-  const config::HandOver& wanted = config_.hand_over;
-  if (wanted.socket.empty() || wanted.mode != config::HandOverMode::kAlways) return;
-  auto held = parking::HeldConnections::create(parking::kLedgerSlotsMax, FAIRLEAD_VERSION);
-  if (held)
-    held_ = std::move(*held);
-  else
-    LogEvent(LogLevel::kWarn, kLogger, "not_kept")
-        .field("what", to_string(held.error()))
-        .field("hint", "connections are kept only when this process ends in order");
-}
-
 Result<void> ConnectionKeeping::take(parking::Parcel parcel) {
   const std::vector<std::byte> bytes = SMC_TRY(parking::read_description(parcel));
   // A root process of the pod may play the keeper. What is no TCP socket stays with the closer.
@@ -95,12 +83,6 @@ Result<void> ConnectionKeeping::take(parking::Parcel parcel) {
   for (ForeignDescriptor& descriptor : parcel.descriptors)
     descriptors.push_back(descriptor.release());
   parked_ = SMC_TRY(parking::decode(bytes, std::move(descriptors)));
-  if (!parcel.death) return {};
-  // The process that died could not describe this.
-  parked_->ended += parcel.death->lost;
-  parked_->parked_at = TimePoint(
-      std::chrono::nanoseconds(std::min<std::uint64_t>(parcel.death->nanoseconds, INT64_MAX)));
-  after_death_ = true;
   return {};
 }
 
@@ -147,16 +129,13 @@ void ConnectionKeeping::start(std::function<void()> park_wanted) {
         .field("connections", std::uint64_t{parked_->connections.size()})
         .field("ended", parked_->ended)
         .field("gap_ms", milliseconds(event::EventLoop::now() - parked_->parked_at))
-        .field("after", after_death_ ? "death" : "end")
         .field("from", parked_->proxy_version);
     parked_.reset();
   }
-  keeper_->start(
-      [this, park_wanted = std::move(park_wanted)] {
-        asked_ = true;
-        park_wanted();
-      },
-      held_.get());
+  keeper_->start([this, park_wanted = std::move(park_wanted)] {
+    asked_ = true;
+    park_wanted();
+  });
 }
 
 // A pod that ends has no applications any more. What they have said last is for a drain, because
@@ -274,7 +253,6 @@ bool ConnectionKeeping::park(const Workers& workers) {
   keeper_->stop();
   const auto not_parked = [this](std::size_t connections, const Error& why) {
     keeper_->leave();
-    if (held_) held_->give_up();
     LogEvent(LogLevel::kWarn, kLogger, "not_parked")
         .field("connections", std::uint64_t{connections})
         .field("what", to_string(why))

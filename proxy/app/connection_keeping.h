@@ -17,7 +17,6 @@
 #include "base/result.h"
 #include "config/config.h"
 #include "parking/description.h"
-#include "parking/held_connections.h"
 #include "parking/proxy_keeper.h"
 #include "relay/worker/worker_thread.h"
 
@@ -32,9 +31,6 @@ class ConnectionKeeping {
 
   explicit ConnectionKeeping(const config::Config& config) : config_(config) {}
 
-  void prepare();
-  // Before the workers are made. For their settings: null unless `hand_over.mode` is always.
-  relay::LastingRecord* lasting() const { return held_.get(); }
   // Waits for the keeper where a parked listener has one of the configured addresses.
   void take_back();
   // The sockets that listen already at this address; each is given out once.
@@ -77,12 +73,10 @@ class ConnectionKeeping {
 
   const config::Config& config_;
   Collected collected_;
-  std::unique_ptr<parking::HeldConnections> held_;  // null unless `hand_over.mode` is always
-  std::unique_ptr<parking::ProxyKeeper> keeper_;    // null without hand_over.socket
-  std::atomic<bool> asked_{false};                  // to park, by the keeper
-  std::optional<parking::Parked> parked_;           // that was taken back
-  std::size_t descriptors_ = 0;                     // of it
-  bool after_death_ = false;                        // it is of a process that has died
+  std::unique_ptr<parking::ProxyKeeper> keeper_;  // null without hand_over.socket
+  std::atomic<bool> asked_{false};                // to park, by the keeper
+  std::optional<parking::Parked> parked_;         // that was taken back
+  std::size_t descriptors_ = 0;                   // of it
 };
 
 }  // namespace fairlead

@@ -93,12 +93,11 @@ class Proxy {
       external_option_ = option.source == relay::OptionSource::kExternal;
     program_ = std::move(option.program);
     if (option.fact.status != admin::FactStatus::kOk) warn_no_option_program(option.fact);
-    keeping_.prepare();
     const unsigned count = config::worker_count(config_);
     for (unsigned i = 0; i < count; ++i) {
-      workers_.push_back(SMC_TRY(relay::WorkerThread::create(
-          settings_for(config_, i, count), option.source, program_ ? &*program_ : nullptr,
-          frames_offer_, keeping_.lasting())));
+      workers_.push_back(
+          SMC_TRY(relay::WorkerThread::create(settings_for(config_, i, count), option.source,
+                                              program_ ? &*program_ : nullptr, frames_offer_)));
     }
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
       if (const std::optional<admin::Fact> fact = devices_.give_to(worker->worker().devices()))

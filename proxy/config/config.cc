@@ -88,16 +88,6 @@ std::string_view to_string(DeviceUse use) {
   return "";
 }
 
-std::string_view to_string(HandOverMode mode) {
-  switch (mode) {
-    case HandOverMode::kAtEnd:
-      return "at-end";
-    case HandOverMode::kAlways:
-      return "always";
-  }
-  return "";
-}
-
 std::string_view to_string(LogFormat format) {
   switch (format) {
     case LogFormat::kLogfmt:

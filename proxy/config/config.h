@@ -308,11 +308,6 @@ struct Drain {
   friend bool operator==(const Drain&, const Drain&) = default;
 };
 
-enum class HandOverMode : std::uint8_t {
-  kAtEnd,   // the keeper gets the connections when the proxy ends in order
-  kAlways,  // it has their sockets from the beginning, for a proxy that dies
-};
-
 struct HandOver {
   // hand_over.socket: where the keeper of this proxy's connections comes to: an absolute path, or
   // "@name" in the abstract namespace; at most 107 characters, "" for none. Default "".
@@ -323,8 +318,6 @@ struct HandOver {
   // hand_over.settle: how long handshakes that are under way may take before the connections are
   // parked, 0 to 1m. A lost packet costs at least 200ms. Default 1s.
   Duration settle = std::chrono::seconds(1);
-  // hand_over.mode: at-end or always. Default at-end.
-  HandOverMode mode = HandOverMode::kAtEnd;
   friend bool operator==(const HandOver&, const HandOver&) = default;
 };
 
@@ -376,7 +369,6 @@ std::string_view to_string(FallbackPolicy policy);
 std::string_view to_string(ClientAddressMode mode);
 std::string_view to_string(DeviceUse use);
 std::string_view to_string(LogFormat format);
-std::string_view to_string(HandOverMode mode);
 
 // `concurrency`, or if that is 0 what suits the CPUs (cpu_limit.h). 1 to 64.
 unsigned worker_count(const Config& config);

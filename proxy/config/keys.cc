@@ -44,7 +44,6 @@ constexpr EnumCodec kClientAddressModes{
 constexpr EnumCodec kDeviceUses{std::array{DeviceUse::kAuto, DeviceUse::kTrue, DeviceUse::kFalse}};
 constexpr EnumCodec kLevels{std::array{LogLevel::kTrace, LogLevel::kDebug, LogLevel::kInfo,
                                        LogLevel::kWarn, LogLevel::kError, LogLevel::kOff}};
-constexpr EnumCodec kHandOverModes{std::array{HandOverMode::kAtEnd, HandOverMode::kAlways}};
 constexpr EnumCodec kFormats{std::array{LogFormat::kLogfmt, LogFormat::kJson}};
 
 constexpr TextCodec kListenerName{check_listener_name, "1 to 63 characters of a-z, 0-9 and -"};
@@ -210,7 +209,6 @@ std::vector<Key<Config>> operation_keys() {
                      DurationCodec{seconds(0), minutes(1)}),
       single<Config>("hand_over.settle", FAIRLEAD_MEMBER(hand_over.settle),
                      DurationCodec{seconds(0), minutes(1)}),
-      single<Config>("hand_over.mode", FAIRLEAD_MEMBER(hand_over.mode), kHandOverModes),
       single<Config>("log.level", FAIRLEAD_MEMBER(log.level), kLevels),
       single<Config>("log.format", FAIRLEAD_MEMBER(log.format), kFormats),
       single<Config>("pnet.id", FAIRLEAD_MEMBER(pnet.id), kPnetId, KeyShape::kSingleOrNone),

@@ -249,12 +249,6 @@ Result<void> read(const proto::Connection& from, relay::ParkedSockets& sockets) 
   return {};
 }
 
-std::vector<std::byte> serialize(const proto::Description& description) {
-  std::vector<std::byte> bytes(description.ByteSizeLong());
-  (void)description.SerializeToArray(bytes.data(), static_cast<int>(bytes.size()));
-  return bytes;
-}
-
 }  // namespace
 
 std::size_t drop_largest(Parked& parked, std::uint64_t bytes_max) {
@@ -292,25 +286,9 @@ EncodedDescription encode(Parked parked) {
     if (sockets.app) encoded.descriptors.push_back(std::move(sockets.app->socket));
     if (sockets.net) encoded.descriptors.push_back(std::move(sockets.net->socket));
   }
-  encoded.bytes = serialize(description);
+  encoded.bytes.resize(description.ByteSizeLong());
+  (void)description.SerializeToArray(encoded.bytes.data(), static_cast<int>(encoded.bytes.size()));
   return encoded;
-}
-
-std::vector<std::byte> encode_head(std::span<const SocketAddress> listeners,
-                                   const std::string& proxy_version) {
-  proto::Description description;
-  description.set_version(kDescriptionVersion);
-  description.set_proxy_version(proxy_version);
-  for (const SocketAddress& address : listeners)
-    description.add_listeners()->set_address(to_string(address));
-  return serialize(description);
-}
-
-// In protobuf, messages behind each other are one message with all their repeated fields.
-std::vector<std::byte> encode_connection(const relay::ParkedSockets& connection) {
-  proto::Description description;
-  write(connection, *description.add_connections());
-  return serialize(description);
 }
 
 Result<Parked> decode(std::span<const std::byte> bytes, std::vector<FileDescriptor> descriptors) {

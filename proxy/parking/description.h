@@ -47,12 +47,6 @@ struct EncodedDescription {
 };
 EncodedDescription encode(Parked parked);
 
-// Parts of a description, for a ledger (parking/ledger.h). The bytes of a head, and of connections
-// behind it, are one description.
-std::vector<std::byte> encode_head(std::span<const SocketAddress> listeners,
-                                   const std::string& proxy_version);
-std::vector<std::byte> encode_connection(const relay::ParkedSockets& connection);
-
 // `descriptors` are those that came with the bytes, in their order. A connection that cannot be as
 // it is described is left out, and its sockets are closed. Errors: kMalformed, and kUnsupported for
 // another version.

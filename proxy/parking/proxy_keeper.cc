@@ -73,32 +73,9 @@ void ProxyKeeper::accept() {
 }
 
 void ProxyKeeper::forget_keeper() {
-  if (living_ != nullptr) living_->detach();
-  tell_at_.reset();
   keeper_.reset();
   limits_.reset();
   hello_ = {};
-}
-
-void ProxyKeeper::take_hello(const KeeperRecord& hello) {
-  limits_ = ParcelLimits{hello.count, hello.bytes};
-  hello_ = hello;
-  if (living_ == nullptr || !hello_.holds_living) return;
-  living_->attach(keeper_.get());
-  tell_at_ = now();
-}
-
-void ProxyKeeper::tell_living() {
-  tell_at_.reset();
-  const Result<void> told = living_->advance();
-  if (told) return;
-  if (told.error().code == Errc::kWouldBlock) {
-    tell_at_ = now() + kLivingRetry;
-    return;
-  }
-  if (told.error().code != Errc::kPeerGone)
-    LogEvent(LogLevel::kWarn, kLogger, "not_told").field("what", to_string(told.error()));
-  forget_keeper();
 }
 
 Result<ProxyKeeper::Received> ProxyKeeper::read() {
@@ -110,7 +87,10 @@ Result<ProxyKeeper::Received> ProxyKeeper::read() {
     return Error{Errc::kMalformed, "more descriptors than a record has"};
   received.descriptors = record.descriptors;
   received.fds = std::move(record.fds);
-  if (received.record.kind == Kind::kHello) take_hello(received.record);
+  if (received.record.kind == Kind::kHello) {
+    limits_ = ParcelLimits{received.record.count, received.record.bytes};
+    hello_ = received.record;
+  }
   return received;
 }
 
@@ -163,14 +143,8 @@ void ProxyKeeper::answer(Refusal refusal, std::size_t descriptors) {
   if (!send_record(keeper_.get(), encode(record), {})) forget_keeper();
 }
 
-void ProxyKeeper::start(std::function<void()> park_wanted, LivingSource* living) {
+void ProxyKeeper::start(std::function<void()> park_wanted) {
   park_wanted_ = std::move(park_wanted);
-  living_ = living;
-  // The keeper that has given what it held says hello only once.
-  if (living_ != nullptr && keeper_ && hello_.holds_living) {
-    living_->attach(keeper_.get());
-    tell_at_ = now();
-  }
   thread_ = std::thread([this] { run(); });
 }
 
@@ -178,22 +152,15 @@ void ProxyKeeper::stop() {
   if (!thread_.joinable()) return;
   stop_event_.signal();
   thread_.join();
-  if (living_ != nullptr) living_->detach();
-  living_ = nullptr;
 }
 
 void ProxyKeeper::run() {
   for (;;) {
-    if (tell_at_ && *tell_at_ <= now()) tell_living();
     const int pause = milliseconds_until(accepts_again_);
-    const bool hears_living = living_ != nullptr && keeper_ && !tell_at_;
-    std::array<pollfd, 4> waiting = {
-        pollfd{stop_event_.get(), POLLIN, 0}, pollfd{pause == 0 ? listener_.get() : -1, POLLIN, 0},
-        pollfd{keeper_.get(), POLLIN, 0}, pollfd{hears_living ? living_->event() : -1, POLLIN, 0}};
-    int timeout = pause == 0 ? -1 : pause;
-    if (tell_at_)
-      timeout = milliseconds_until(pause == 0 ? *tell_at_ : std::min(*tell_at_, accepts_again_));
-    const int ready = wait_for_events(waiting, timeout);
+    std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
+                                     pollfd{pause == 0 ? listener_.get() : -1, POLLIN, 0},
+                                     pollfd{keeper_.get(), POLLIN, 0}};
+    const int ready = wait_for_events(waiting, pause == 0 ? -1 : pause);
     if (waiting[0].revents != 0 || (ready < 0 && stop_event_.take())) return;
     if (waiting[2].revents != 0) {
       const auto received = read();
@@ -209,7 +176,6 @@ void ProxyKeeper::run() {
         forget_keeper();
       }
     }
-    if (waiting[3].revents != 0 && !tell_at_) tell_at_ = now() + living_->delay();
     if (waiting[1].revents != 0) accept();
   }
 }

@@ -35,27 +35,6 @@ inline constexpr Duration kOfferWait = std::chrono::seconds(2);
 // event tells when there is room.
 inline constexpr std::chrono::milliseconds kInFlightRetry{10};
 
-// After a record that the keeper could not take.
-inline constexpr Duration kLivingRetry = std::chrono::milliseconds(10);
-
-// What the keeper is told while the proxy lives (parking/held_connections.h). Called on the thread
-// of ProxyKeeper.
-class LivingSource {
- public:
-  // Readable when something has to be sent, a little later.
-  virtual int event() const = 0;
-  virtual Duration delay() const = 0;
-  // A keeper has come, and knows nothing. `socket` stays its owner's.
-  virtual void attach(int socket) = 0;
-  // It has gone.
-  virtual void detach() = 0;
-  // Sends what there is. Errors of send_record(), kWouldBlock among them.
-  virtual Result<void> advance() = 0;
-
- protected:
-  ~LivingSource() = default;
-};
-
 class ProxyKeeper {
  public:
   // Listens as `name`, an absolute path or "@name". Nobody but root and our own user is a keeper.
@@ -68,9 +47,8 @@ class ProxyKeeper {
   // After receive(): what has come of the parcel.
   void answer(KeeperRecord::Refusal refusal, std::size_t descriptors);
 
-  // `park_wanted` is called on the thread when the keeper asks for it. `living` outlives the
-  // thread; null: the keeper learns of connections when they are parked.
-  void start(std::function<void()> park_wanted, LivingSource* living);
+  // `park_wanted` is called on the thread when the keeper asks for it.
+  void start(std::function<void()> park_wanted);
   void stop();
 
   // After stop(): what the keeper takes; nothing without a keeper.
@@ -92,8 +70,6 @@ class ProxyKeeper {
   // Nothing at the deadline.
   Result<std::optional<KeeperRecord>> await_hello(TimePoint deadline);
   void forget_keeper();
-  void take_hello(const KeeperRecord& hello);
-  void tell_living();
   // Waits until a record can be sent. An error at the deadline.
   Result<void> send(const KeeperRecord& record, std::span<const int> fds, TimePoint deadline);
   Result<void> await_room(const Error& why, TimePoint deadline);
@@ -120,9 +96,7 @@ class ProxyKeeper {
   std::optional<ParcelLimits> limits_;  // of this keeper, once it has said them
   TimePoint accepts_again_{};
   std::function<void()> park_wanted_;
-  KeeperRecord hello_;              // of this keeper
-  LivingSource* living_ = nullptr;  // while the thread runs
-  std::optional<TimePoint> tell_at_;
+  KeeperRecord hello_;  // of this keeper
   std::thread thread_;
 };
 

@@ -35,7 +35,6 @@ PARTS = {
     "rdma/verbs/": ("proxy/rdma/verbs/", *CHOOSING),
     "rdma/shm/": ("proxy/rdma/shm/", *CHOOSING),
     "parking/description": DESCRIBING,
-    "parking/held_connections": DESCRIBING,
 }
 
 # Beginning of a foreign include: the paths under proxy/, cni/ and injector/ that may have it.

@@ -210,15 +210,6 @@ StageResult FramesStage::handle_deadline(TimePoint now) {
   return hand_over(now);
 }
 
-// Behind a hand-over a handshake follows, in this turn.
-std::optional<ParkedMode> FramesStage::at_rest() const {
-  const smc::Deferral& rules = relay_->deferral();
-  if (peer_over_ || rules.handed_over() || rules.peer_handed_over()) return std::nullopt;
-  std::optional<ParkedFrames> rest = relay_->at_rest();
-  if (!rest) return std::nullopt;
-  return std::move(*rest);
-}
-
 // The server's part.
 StageResult FramesStage::answer_hand_over(TimePoint now) {
   session_.report.setup_began("clc_proposal", now);

@@ -50,7 +50,6 @@ class FramesStage final : public Stage {
   // A handshake that the connection waits for begins in the next process.
   bool parkable(bool) const override { return true; }
   ParkedMode park() override { return relay_->park(); }
-  std::optional<ParkedMode> at_rest() const override;
 
  private:
   StageResult broken();

@@ -278,7 +278,6 @@ StageResult OutboundHandshake::end_in_failure(TimePoint now) {
   FallbackCause cause = cause_of(common_, outcome);
   common_.membership.abort_first_contact(now);
   common_.membership.leave(now, true);
-  common_.session.end_lasting();
   common_.session.net->reset_on_close();
   common_.session.net.reset();
   return UseStage{

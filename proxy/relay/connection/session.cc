@@ -8,7 +8,6 @@
 #include "relay/connection/outbound_handshake.h"
 #include "relay/connection/smc_stage.h"
 #include "relay/connection/tcp_stage.h"
-#include "relay/worker/lasting_sessions.h"
 
 namespace fairlead::relay {
 
@@ -24,7 +23,6 @@ Session::Session(SessionServices& services, std::uint64_t number, Direction dire
 Session::~Session() = default;
 
 void Session::start(Arrival arrival, TimePoint now) {
-  touch();
   resources_.arrival = arrival;
   std::unique_ptr<Stage> first;
   if (resources_.outbound())
@@ -35,7 +33,6 @@ void Session::start(Arrival arrival, TimePoint now) {
 }
 
 void Session::take_back(ParkedConnection parked, TimePoint now) {
-  touch();
   SMC_ASSERT(parked.app == nullptr || parked.net == nullptr);
   resources_.report.resume(parked);
   if (std::holds_alternative<ParkedUndialled>(parked.mode)) {
@@ -79,7 +76,6 @@ void Session::resume_handshake(ParkedFrames parked, TimePoint began, TimePoint n
 }
 
 void Session::hurry(TimePoint now) {
-  touch();
   if (stage_ && !parkable(true)) stage_->hurry(now);
 }
 
@@ -119,37 +115,7 @@ ParkedConnection Session::describe(TimePoint now) const {
   return described;
 }
 
-void Session::touch() {
-  LastingSessions* const lasting = resources_.services.lasting;
-  if (lasting == nullptr) return;
-  if (resources_.lasting_slot) lasting->record().busy(*resources_.lasting_slot);
-  lasting->touch(*this);
-}
-
-void Session::record_rest(TimePoint now) {
-  event::Stream* const app = resources_.app.get();
-  event::Stream* const net = resources_.net.get();
-  if (!stage_ || app == nullptr || net == nullptr || app->descriptor() < 0) return;
-  LastingRecord& lasting = resources_.services.lasting->record();
-  if (!resources_.lasting_slot) {
-    resources_.lasting_slot = lasting.begin(app->descriptor(), net->descriptor());
-    if (!resources_.lasting_slot) return;
-    app->reset_if_lost(event::Stream::Copies::kOthers);
-    net->reset_if_lost(event::Stream::Copies::kOthers);
-  }
-  // A reset that was met, and would not be met again.
-  if (app->take_error() != 0 || net->take_error() != 0) return;
-  std::optional<ParkedMode> mode = stage_->at_rest();
-  if (!mode) return;
-  ParkedSockets described{.state = describe(now), .app = {}, .net = {}};
-  described.state.mode = std::move(*mode);
-  described.app.emplace().peer = app->peer_address();
-  described.net.emplace().peer = net->peer_address();
-  lasting.at_rest(*resources_.lasting_slot, described);
-}
-
 void Session::run(TimePoint now) {
-  touch();
   if (stage_) apply(stage_->run(now), now);
 }
 
@@ -161,33 +127,27 @@ void Session::handle_ready(event::Stream& stream) {
 }
 
 void Session::handle_stage_deadline() {
-  touch();
   const TimePoint now = resources_.now();
   apply(stage_->handle_deadline(now), now);
 }
 
 void Session::handle_group_confirmed(TimePoint now) {
-  touch();
   if (stage_) apply(stage_->handle_group_confirmed(now), now);
 }
 
 void Session::handle_group_refused(FallbackReason reason, TimePoint now) {
-  touch();
   if (stage_) apply(stage_->handle_group_refused(reason, now), now);
 }
 
 void Session::handle_group_lost(TimePoint now) {
-  touch();
   if (stage_) apply(stage_->handle_group_lost(now), now);
 }
 
 void Session::handle_rmb_announced(TimePoint now) {
-  touch();
   if (stage_) apply(stage_->handle_rmb_announced(now), now);
 }
 
 void Session::shut_down(const char* why) {
-  touch();
   const TimePoint now = resources_.now();
   const bool aborted = stage_->abort(now);
   end(aborted ? why : nullptr, now);
@@ -268,8 +228,6 @@ SessionReport::ShortEnd Session::short_end(const smc::Deferral& frames) const {
 
 void Session::leave_stage(TimePoint now) {
   stage_->end(now);
-  if (LastingSessions* const lasting = resources_.services.lasting) lasting->forget(*this);
-  resources_.end_lasting();
   resources_.services.groups.stop_waiting(*this);
   stage_.reset();
   resources_.report.setup_ended();

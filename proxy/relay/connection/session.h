@@ -46,16 +46,10 @@ class Session final : public StageHost {
   // Leaves all that it has to another process, and ends without a word. Nothing if that is not
   // possible; a line of the log says what the connection waits for.
   std::optional<ParkedConnection> park(TimePoint now);
-  // The turn is over. Where the connection is at rest, the record says so.
-  // REQUIRES: SessionServices::lasting
-  void record_rest(TimePoint now);
   // Called in a turn after SessionHost::mark_ready().
   void run(TimePoint now);
   // Tries the application's stream without waiting for its event; true when a turn is due.
-  bool try_read() {
-    touch();
-    return stage_ && stage_->try_read();
-  }
+  bool try_read() { return stage_ && stage_->try_read(); }
   void handle_ready(event::Stream& stream) override;
   void mark_ready() override { resources_.services.host.mark_ready(*this); }
   void handle_stage_deadline() override;
@@ -81,14 +75,11 @@ class Session final : public StageHost {
   const SmcRelay* smc() const { return stage_ ? stage_->smc() : nullptr; }
   ConnectionRow row(TimePoint now) const;
 
-  bool queued = false;                       // in the worker's ready list
-  unsigned runs = 0;                         // how often run() was called; it wraps
-  std::optional<std::size_t> touched_place;  // in LastingSessions
+  bool queued = false;  // in the worker's ready list
+  unsigned runs = 0;    // how often run() was called; it wraps
 
  private:
   bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
-  // Before anything that may move bytes.
-  void touch();
   ParkedConnection describe(TimePoint now) const;
   void apply(StageResult result, TimePoint now);
   // What the new stage says at its beginning.

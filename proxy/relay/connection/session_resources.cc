@@ -2,8 +2,6 @@
 
 #include <cerrno>
 
-#include "relay/worker/lasting_sessions.h"
-
 namespace fairlead::relay {
 
 SessionResources::SessionResources(SessionServices& own_services, StageHost& own_host,
@@ -38,11 +36,6 @@ void SessionResources::reset_if_lost() {
 void SessionResources::pay_for_growth(std::size_t ahead_bytes, bool net_carries) {
   memory.moved(report.bytes(), *app, net_carries ? net.get() : nullptr);
   memory.keep_ahead(ahead_bytes);
-}
-
-void SessionResources::end_lasting() {
-  if (lasting_slot) services.lasting->record().end(*lasting_slot);
-  lasting_slot.reset();
 }
 
 End SessionResources::lose_net(int error) {

@@ -66,8 +66,6 @@ struct SessionResources {
   // keeps those it has. `ahead_bytes`: that the application has still to take. `net_carries`: the
   // bytes go over the stream to the network.
   void pay_for_growth(std::size_t ahead_bytes, bool net_carries);
-  // The record has the sockets no more: before one of them is closed, or replaced.
-  void end_lasting();
   // The stream to the network has failed with this errno.
   End lose_net(int error);
   End refuse_for_memory();
@@ -84,7 +82,6 @@ struct SessionResources {
   bpf::ClientAddressLease client_slot;  // outlives app
   // The slot of a connection that another process has begun. No other one gets it meanwhile.
   std::optional<std::uint32_t> kept_slot;
-  std::optional<std::uint32_t> lasting_slot;  // in services.lasting
   SocketMemory memory;
   std::unique_ptr<event::Stream> app;
   std::unique_ptr<event::Stream> net;

@@ -21,7 +21,6 @@
 
 namespace fairlead::relay {
 
-class LastingSessions;
 class Session;
 
 class SessionHost {
@@ -59,7 +58,6 @@ struct SessionServices {
   DecisionLog& decisions;
   AnnouncingPeers& announcing;
   TcpRelayResources& tcp;
-  LastingSessions* lasting = nullptr;  // null: nothing outlives the process
 };
 
 }  // namespace fairlead::relay

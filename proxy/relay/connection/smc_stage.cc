@@ -136,7 +136,6 @@ StageResult SmcStage::run(TimePoint now) {
       break;
     case SmcRelay::Step::kReset:
       session_.services.stats.connections_reset.add();
-      session_.end_lasting();
       session_.net->reset_on_close();
       session_.app.reset();
       // The peer may be in frames already, and not look at the ring.

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -89,10 +88,6 @@ class Stage {
   virtual void hurry(TimePoint) {}
   // What it has in hand. The stage does nothing any more. REQUIRES: parkable(true)
   virtual ParkedMode park() { return ParkedUndialled{}; }
-
-  // As park() would return it while nothing is in hand. The stage goes on; what it does next makes
-  // this untrue. Nothing while something is in hand.
-  virtual std::optional<ParkedMode> at_rest() const { return std::nullopt; }
 
   // The worker ends: what the application was told is sent goes out, and the peer is told. False if
   // the connection had ended in order already, and only its turn had not come: no reset may follow.

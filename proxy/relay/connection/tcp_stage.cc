@@ -59,11 +59,4 @@ StageResult TcpStage::run(TimePoint now) {
   return Stay{};
 }
 
-std::optional<ParkedMode> TcpStage::at_rest() const {
-  std::optional<ParkedTcpHalf> towards_net = relay_.towards_net().at_rest();
-  std::optional<ParkedTcpHalf> towards_app = relay_.towards_app().at_rest();
-  if (!towards_net || !towards_app) return std::nullopt;
-  return ParkedTcp{std::move(*towards_net), std::move(*towards_app)};
-}
-
 }  // namespace fairlead::relay

@@ -1,7 +1,7 @@
 // A connection that is TCP for good: the relay between its two streams.
 #pragma once
 
-#include <optional>
+#include <memory>
 
 #include "event/timer_queue.h"
 #include "relay/connection/peer_liveness.h"
@@ -24,7 +24,6 @@ class TcpStage final : public Stage {
   ParkedMode park() override {
     return ParkedTcp{relay_.towards_net().park(), relay_.towards_app().park()};
   }
-  std::optional<ParkedMode> at_rest() const override;
   void end(TimePoint) override { session_.report.carried_no_longer(Transport::kTcp); }
 
  private:

@@ -42,15 +42,9 @@ void FramedOut::resume(ParkedFrames& parked) {
 
 void FramedOut::park(ParkedFrames& into) {
   if (window_due_) (void)send_due();
-  (void)describe_rest(into);
-  into.to_net = waiting_.release();
-}
-
-bool FramedOut::describe_rest(ParkedFrames& into) const {
-  into.to_net.written = waiting_.written();
   into.app_bytes = bytes_;
   into.preface_due = preface_due_;
-  return waiting_.empty() && !window_due_;
+  into.to_net = waiting_.release();
 }
 
 RelayStep FramedOut::pump() {
@@ -163,7 +157,8 @@ void FramedIn::resume(ParkedFrames& parked) {
 }
 
 void FramedIn::park(ParkedFrames& into) {
-  (void)describe_rest(into);
+  into.app_refuses = discards_;
+  into.app_finished = finished_;
   into.to_app = waiting_.release();
   into.behind = std::move(behind_);
   into.peer_over = peer_over_;
@@ -172,13 +167,6 @@ void FramedIn::park(ParkedFrames& into) {
   // Its last frame is cut, or none at all.
   into.rules.head_bytes = into.rules.body_left = 0;
   into.rules.urgent = false;
-}
-
-bool FramedIn::describe_rest(ParkedFrames& into) const {
-  into.to_app.written = waiting_.written();
-  into.app_refuses = discards_;
-  into.app_finished = finished_;
-  return waiting_.empty() && behind_.empty() && !lost_ && !refused_ && !peer_over_;
 }
 
 RelayStep FramedIn::pump() {

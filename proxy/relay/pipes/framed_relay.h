@@ -29,8 +29,6 @@ class FramedOut {
   // As it was in another process, and for that.
   void resume(ParkedFrames& parked);
   void park(ParkedFrames& into);
-  // False while something is in hand.
-  bool describe_rest(ParkedFrames& into) const;
 
   RelayStep pump();
   std::uint64_t bytes() const { return bytes_; }
@@ -78,8 +76,6 @@ class FramedIn {
   // As it was in another process, and for that.
   void resume(ParkedFrames& parked);
   void park(ParkedFrames& into);
-  // False while something is in hand, or the connection is about to end.
-  bool describe_rest(ParkedFrames& into) const;
 
   // What was read; the bytes are changed. kReset also when the peer has broken a rule, see fault().
   RelayStep take(std::span<std::byte> bytes);
@@ -171,13 +167,6 @@ class FramedRelay {
     out_.park(parked);
     in_.park(parked);
     return parked;
-  }
-
-  // Nothing is in hand: the same, while it goes on.
-  std::optional<ParkedFrames> at_rest() const {
-    ParkedFrames rest{.rules = deferral_.state()};
-    if (!out_.describe_rest(rest) || !in_.describe_rest(rest)) return std::nullopt;
-    return rest;
   }
 
   // As Duplex.

@@ -66,13 +66,6 @@ ParkedTcpHalf HalfRelay::park() {
   return parked;
 }
 
-std::optional<ParkedTcpHalf> HalfRelay::at_rest() const {
-  if (!ahead_.empty() || leftover_at_ != leftover_.size() || piped_ != 0) return std::nullopt;
-  ParkedTcpHalf half = ends();
-  half.waiting.written = bytes();
-  return half;
-}
-
 // What is in it came behind all that is left over.
 void HalfRelay::read_pipe(std::vector<std::byte>& into) {
   while (piped_ != 0) {

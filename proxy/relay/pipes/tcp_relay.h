@@ -57,8 +57,6 @@ class HalfRelay {
   void resume(ParkedTcpHalf parked);
   // All that it has in hand, for resume(). It moves nothing any more.
   ParkedTcpHalf park();
-  // Nothing is in hand: the same, while it goes on.
-  std::optional<ParkedTcpHalf> at_rest() const;
   // The first bytes may be a Decline that crossed ours. It is not for the application.
   // `or_return`: the peer may instead have gone over to SMC-R and be on its way back to frames,
   // which ends in a reset.

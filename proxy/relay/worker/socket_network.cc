@@ -63,13 +63,11 @@ bool may_be_source(const SocketAddress& client, const SocketAddress& to) {
 }  // namespace
 
 SocketNetwork::SocketNetwork(event::EventLoop& loop, OptionSource source,
-                             const bpf::OptionProgram* program, const config::Tcp& tcp, bool frames,
-                             event::IfLost if_lost)
+                             const bpf::OptionProgram* program, const config::Tcp& tcp, bool frames)
     : loop_(loop),
       source_(source),
       program_(program),
       frames_(frames),
-      if_lost_(if_lost),
       keep_alive_{.idle = tcp.keepalive_idle,
                   .interval = tcp.keepalive_interval,
                   .count = tcp.keepalive_count,
@@ -118,7 +116,7 @@ Result<std::unique_ptr<event::Stream>> SocketNetwork::dial(const SocketAddress* 
   if (memory_level < kApplicationLevel) SocketMemory::prepare(socket.get(), memory_level);
   if (source != nullptr) SMC_TRY(bpf::bind_source(socket.get(), *source));
   std::unique_ptr<event::Stream> stream =
-      SMC_TRY(event::TcpStream::connect(loop_, std::move(socket), to, if_lost_));
+      SMC_TRY(event::TcpStream::connect(loop_, std::move(socket), to));
   stream->expect_urgent_data();
   return stream;
 }
@@ -159,7 +157,7 @@ Result<std::unique_ptr<event::Stream>> SocketNetwork::dial_peer(const SocketAddr
     SMC_TRY(program_->request_for_connection(socket.get(), frames));
   else if (frames && option_available())
     bpf::ask_for_frames(socket.get());
-  return event::TcpStream::connect(loop_, std::move(socket), to, if_lost_);
+  return event::TcpStream::connect(loop_, std::move(socket), to);
 }
 
 void SocketNetwork::probe_peer(event::Stream& dialled) {

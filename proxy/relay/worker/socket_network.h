@@ -34,10 +34,9 @@ static_assert(kApplicationSocketBytes == kSocketBufferBytes[kApplicationLevel]);
 class SocketNetwork final : public Network {
  public:
   // `program` is there exactly with kOwn; it is shared by all workers and outlives them.
-  // `frames`: our listeners announce that connections may begin in frames. `if_lost`: of the
-  // connections that we dial; listeners have the same.
+  // `frames`: our listeners announce that connections may begin in frames.
   SocketNetwork(event::EventLoop& loop, OptionSource source, const bpf::OptionProgram* program,
-                const config::Tcp& tcp, bool frames, event::IfLost if_lost);
+                const config::Tcp& tcp, bool frames);
 
   TimePoint now() const override { return event::EventLoop::now(); }
   std::chrono::system_clock::time_point wall_now() const override {
@@ -74,7 +73,6 @@ class SocketNetwork final : public Network {
   // A listener for peers that listens already gets the buffers of memory_level(). Not before Linux
   // 5.15, where the kernel could not be given back the choice.
   void bound_peer_listener(int fd) const;
-  event::IfLost if_lost() const { return if_lost_; }
   // Whether listeners for peers are prepared to announce frames.
   bool frames() const { return frames_; }
   // Listeners for peers on this port announce frames from now on, or no more.
@@ -94,8 +92,7 @@ class SocketNetwork final : public Network {
   event::EventLoop& loop_;
   OptionSource source_;
   const bpf::OptionProgram* program_;
-  const bool frames_;  // our listeners announce them
-  const event::IfLost if_lost_;
+  const bool frames_;            // our listeners announce them
   event::KeepAlive keep_alive_;  // of sockets to and from other hosts
   unsigned memory_level_ = kApplicationLevel;
   ClientAddress client_address_ = ClientAddress::kUnavailable;

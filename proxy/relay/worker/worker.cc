@@ -43,7 +43,7 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
       services_{*this,      *settings_.config, settings_.offer, settings_.subnets,
                 network,    timers_,           stats,           group_resources_.lines,
                 admission_, devices_,          groups_,         fallbacks_,
-                decisions_, announcing_,       tcp_resources_,  settings_.lasting} {
+                decisions_, announcing_,       tcp_resources_} {
   tcp_resources_.budget = &budget_;
 }
 

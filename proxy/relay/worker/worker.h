@@ -49,12 +49,11 @@ struct WorkerSettings {
   smc::LocalOffer offer;
   LocalSubnetsOf subnets = [](const SocketAddress&) { return std::nullopt; };
   AdmissionLimits limits;
-  std::size_t memory_bytes = 0;        // of memory.limit
-  std::size_t rings_max = 0;           // of that, for rings; 0: as relay/pipes/memory_budget.h says
-  bool streams_count = false;          // in it, those without descriptor too
-  std::uint64_t seed = 0;              // for tokens
-  LastingSessions* lasting = nullptr;  // as SessionServices
-  Duration turn_max = kTurnMax;        // 0: one session of each kind a turn
+  std::size_t memory_bytes = 0;  // of memory.limit
+  std::size_t rings_max = 0;     // of that, for rings; 0: as relay/pipes/memory_budget.h says
+  bool streams_count = false;    // in it, those without descriptor too
+  std::uint64_t seed = 0;        // for tokens
+  Duration turn_max = kTurnMax;  // 0: one session of each kind a turn
 };
 
 class Worker final : public SessionHost, public DeviceUsers {

@@ -39,28 +39,24 @@ inline void cpu_relax() {
 Result<std::unique_ptr<WorkerThread>> WorkerThread::create(WorkerSettings settings,
                                                            OptionSource source,
                                                            const bpf::OptionProgram* program,
-                                                           FramesOffer& frames_offer,
-                                                           LastingRecord* record) {
+                                                           FramesOffer& frames_offer) {
   std::unique_ptr<event::EventLoop> loop = SMC_TRY(event::EventLoop::create());
-  return std::unique_ptr<WorkerThread>(new WorkerThread(std::move(settings), std::move(loop),
-                                                        source, program, frames_offer, record));
+  return std::unique_ptr<WorkerThread>(
+      new WorkerThread(std::move(settings), std::move(loop), source, program, frames_offer));
 }
 
 WorkerThread::WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop,
                            OptionSource source, const bpf::OptionProgram* program,
-                           FramesOffer& frames_offer, LastingRecord* record)
+                           FramesOffer& frames_offer)
     : config_(*settings.config),
       index_(settings.index),
       workers_(settings.workers),
       seed_(settings.seed),
       stats_(std::make_unique<WorkerStats>()),
       loop_(std::move(loop)),
-      network_(*loop_, source, program, config_.tcp, config::accepts_deferred(config_),
-               record != nullptr ? event::IfLost::kReset : event::IfLost::kFin),
+      network_(*loop_, source, program, config_.tcp, config::accepts_deferred(config_)),
       frames_offer_(frames_offer),
       spin_(config_.latency.spin, config_.latency.spin_share_max) {
-  if (record != nullptr) neighbours_.lasting = std::make_unique<LastingSessions>(*record);
-  settings.lasting = neighbours_.lasting.get();
   worker_ = std::make_unique<Worker>(std::move(settings), network_, *stats_);
   network_.set_memory_level(worker_->memory_level());  // before a client can connect
 }
@@ -79,8 +75,6 @@ Result<SocketAddress> WorkerThread::listen(const config::Listener& listener) {
 Result<SocketAddress> WorkerThread::enter(const config::Listener& listener,
                                           std::unique_ptr<event::Listener> opened) {
   const SocketAddress address = opened->address();
-  if (neighbours_.lasting)
-    neighbours_.lasting->record().listener_opened(address, opened->descriptor());
   entrances_.push_back({&listener, std::move(opened)});
   return address;
 }
@@ -93,7 +87,6 @@ Result<SocketAddress> WorkerThread::listen(const config::Listener& listener,
 
 event::ListenerHandlers WorkerThread::handlers_of(const config::Listener& listener) {
   event::ListenerHandlers handlers;
-  handlers.if_lost = network_.if_lost();
   handlers.accepted = [this, &listener](std::unique_ptr<event::Stream> stream) {
     accepted(listener, std::move(stream));
   };
@@ -136,13 +129,6 @@ void WorkerThread::reopen_for_peers() {
       continue;
     }
     entrance.listener->accept_rest();
-    if (neighbours_.lasting) {
-      LastingRecord& record = neighbours_.lasting->record();
-      record.listener_closed(entrance.listener->descriptor());
-      record.listener_opened((*opened)->address(), (*opened)->descriptor());
-      // Until the keeper has closed its copy, clients would wait there in vain.
-      (void)::shutdown(entrance.listener->descriptor(), SHUT_RDWR);
-    }
     entrance.listener = std::move(*opened);
   }
   if (network_.frames())
@@ -395,8 +381,7 @@ bool WorkerThread::drain_finished() {
     if (worker_->session_count() != 0 && now < *end_.drain_deadline) return false;
     // A keeper's copy would still listen.
     for (const Entrance& entrance : entrances_)
-      if (neighbours_.lasting || entrance.copied)
-        (void)::shutdown(entrance.listener->descriptor(), SHUT_RDWR);
+      if (entrance.copied) (void)::shutdown(entrance.listener->descriptor(), SHUT_RDWR);
     entrances_.clear();
     worker_->shut_down("the proxy is shutting down");
     end_.shutdown_deadline = now + kShutdownWait;
@@ -423,15 +408,7 @@ void WorkerThread::run() {
   running_.store(false, std::memory_order_release);
 }
 
-// Before the loop waits, where a record is kept: what the streams have put off is done by then.
-void WorkerThread::record_rest() {
-  if (!neighbours_.lasting) return;
-  loop_->settle();
-  neighbours_.lasting->record_rest(event::EventLoop::now());
-}
-
 void WorkerThread::poll_sockets(TimePoint now) {
-  if (neighbours_.lasting && neighbours_.lasting->due(now)) record_rest();
   loop_->poll();
   polled_ = now;
 }
@@ -475,7 +452,6 @@ bool WorkerThread::spin() {
 
 void WorkerThread::sleep() {
   if (worker_->devices().arm()) {
-    record_rest();
     loop_->wait(
         earliest(worker_->next_deadline(), earliest(end_.drain_deadline, end_.shutdown_deadline)));
     polled_ = event::EventLoop::now();

@@ -16,7 +16,6 @@
 #include "event/event_loop.h"
 #include "event/listener.h"
 #include "relay/worker/frames_offer.h"
-#include "relay/worker/lasting_sessions.h"
 #include "relay/worker/socket_network.h"
 #include "relay/worker/spin.h"
 #include "relay/worker/worker.h"
@@ -28,11 +27,10 @@ inline constexpr std::size_t kMailboxMax = 256;
 class WorkerThread {
  public:
   // Built on the caller's thread; nothing runs before start().
-  // `frames_offer` is that of all workers, and outlives them; so does `record`, which may be null.
+  // `frames_offer` is that of all workers, and outlives them.
   static Result<std::unique_ptr<WorkerThread>> create(WorkerSettings settings, OptionSource source,
                                                       const bpf::OptionProgram* program,
-                                                      FramesOffer& frames_offer,
-                                                      LastingRecord* record);
+                                                      FramesOffer& frames_offer);
   ~WorkerThread();  // stops
 
   Worker& worker() { return *worker_; }  // before start() only
@@ -92,7 +90,7 @@ class WorkerThread {
 
  private:
   WorkerThread(WorkerSettings settings, std::unique_ptr<event::EventLoop> loop, OptionSource source,
-               const bpf::OptionProgram* program, FramesOffer& frames_offer, LastingRecord* record);
+               const bpf::OptionProgram* program, FramesOffer& frames_offer);
   struct Entrance {
     const config::Listener* configured;
     std::unique_ptr<event::Listener> listener;
@@ -113,7 +111,6 @@ class WorkerThread {
   void run_mailbox();
   bool drain_finished();
   bool spin();
-  void record_rest();
   void poll_sockets(TimePoint now);
   void sleep();
   void accepted(const config::Listener& listener, std::unique_ptr<event::Stream> stream);
@@ -151,8 +148,6 @@ class WorkerThread {
     std::optional<Parking> parking;                         // worker's thread
     std::vector<const config::Listener*> parked_listeners;  // the same
     Parked given_again;  // of unpark(); guarded by mailbox_mutex_
-    // For a process that dies; null: nothing outlives it.
-    std::unique_ptr<LastingSessions> lasting;
   } neighbours_;
   // Worker's thread.
   struct End {
