@@ -27,12 +27,11 @@ constexpr parking::ParcelLimits kLimits = {.descriptors = 1'000'000,
 // Between two looks for the next proxy.
 constexpr int kLookMilliseconds = 2;
 
-parking::KeeperTerms terms() { return {kLimits, kLimits.descriptors}; }
+parking::KeeperTerms terms() { return {kLimits}; }
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
 int milliseconds_until(TimePoint deadline) {
-  if (deadline == TimePoint::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
   return static_cast<int>(std::max<std::int64_t>(left, 0));
 }
@@ -50,29 +49,18 @@ Result<FileDescriptor> connect_to_proxy(const std::string& name) {
 class HandOverCommand {
  public:
   HandOverCommand(std::string socket, Duration wait)
-      : socket_(std::move(socket)), wait_(wait), deadline_(now() + wait) {}
-
-  // Keeps its connections until it parks them, or dies.
-  Result<void> outlive_running() {
-    deadline_ = TimePoint::max();
-    KeeperSession session(SMC_TRY(connect_to_proxy(socket_)), terms(), closer_, nullptr);
-    const Result<void> ended = receive(session);
-    if (!ended && ended.error().code != Errc::kPeerGone) return ended;
-    deadline_ = parked_at_ + wait_;
-    if (parcel_) return {};
-    auto remains = session.take_remains(parked_at_, kLimits.bytes);
-    if (!remains) return Error{Errc::kWrongState, "hand_over.mode of the proxy is not always"};
-    reset_ = remains->reset;
-    parcel_ = std::move(remains->parcel);
-    if (!parcel_) return Error{Errc::kPeerGone, "no connection was at rest when the proxy died"};
-    return {};
-  }
+      : socket_(std::move(socket)), deadline_(now() + wait) {}
 
   Result<void> take_from_running() {
     KeeperSession session(SMC_TRY(connect_to_proxy(socket_)), terms(), closer_, nullptr);
     SMC_TRY(session.advance());
     SMC_TRY(session.ask_to_park());
-    return receive(session);
+    KeeperSession::Event event = SMC_TRY(await(session));
+    parked_at_ = now();
+    auto* const received = std::get_if<KeeperSession::Received>(&event);
+    if (received == nullptr) return Error{Errc::kMalformed, "an answer to no parcel"};
+    parcel_ = std::move(received->parcel);
+    return {};
   }
 
   // A proxy that goes before it has taken the parcel may be the old one, or one that failed.
@@ -88,7 +76,6 @@ class HandOverCommand {
   }
 
   std::size_t descriptors() const { return descriptors_; }
-  std::uint32_t reset() const { return reset_; }
   std::uint64_t gap_milliseconds() const {
     return static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::milliseconds>(taken_at_ - parked_at_).count());
@@ -110,17 +97,6 @@ class HandOverCommand {
     return {};
   }
 
-  // What the proxy parks, until the session has ended.
-  Result<void> receive(KeeperSession& session) {
-    auto event = await(session);
-    parked_at_ = now();
-    if (!event) return event.error();
-    auto* const received = std::get_if<KeeperSession::Received>(&*event);
-    if (received == nullptr) return Error{Errc::kMalformed, "an answer to no parcel"};
-    parcel_ = std::move(received->parcel);
-    return {};
-  }
-
   // The next event for us.
   Result<KeeperSession::Event> await(KeeperSession& session) {
     for (;;) {
@@ -136,37 +112,30 @@ class HandOverCommand {
   }
 
   std::string socket_;
-  Duration wait_;
   TimePoint deadline_;
   DescriptorCloser closer_;
   std::unique_ptr<Parcel> parcel_;
   std::size_t descriptors_ = 0;
-  std::uint32_t reset_ = 0;  // connections of a proxy that has died
   TimePoint parked_at_{}, taken_at_{};
 };
 
-void hand_over(Console& console, const std::string& socket, unsigned seconds, bool on_death) {
+void hand_over(Console& console, const std::string& socket, unsigned seconds) {
   HandOverCommand command(socket, std::chrono::seconds(seconds));
   const auto fail = [&console](const std::string& what, const Error& why) {
     console.complain(what + ": " + to_string(why));
     console.exit = Exit::kFail;
   };
-  const Result<void> taken = on_death ? command.outlive_running() : command.take_from_running();
-  if (!taken)
-    return fail(on_death ? "the proxy has gone" : "the proxy has not parked its connections",
-                taken.error());
-  console.note(on_death ? "the proxy has gone; waiting for the next one"
-                        : "the proxy has parked its connections; waiting for the next one");
+  if (const Result<void> taken = command.take_from_running(); !taken)
+    return fail("the proxy has not parked its connections", taken.error());
+  console.note("the proxy has parked its connections; waiting for the next one");
   if (const Result<void> given = command.give_to_next(); !given)
     return fail("the connections are lost", given.error());
   if (console.wants_json()) {
     const Json answer = {{"descriptors", command.descriptors()},
-                         {"gap_ms", command.gap_milliseconds()},
-                         {"reset", command.reset()}};
+                         {"gap_ms", command.gap_milliseconds()}};
     return console.print_json(answer.dump() + '\n');
   }
-  console.print(
-      taken_back_text(command.descriptors(), command.gap_milliseconds(), command.reset()));
+  console.print(taken_back_text(command.descriptors(), command.gap_milliseconds()));
 }
 
 }  // namespace
@@ -180,16 +149,14 @@ void add_hand_over_command(CLI::App& app, Console& console) {
   command->add_option("--wait", "seconds until the next proxy must have taken the connections")
       ->default_val(30)
       ->check(CLI::Range(1, 3600));
-  add_flag(*command, "--on-death",
-           "Stay, and hand over when the proxy has died or ended (hand_over.mode: always)");
   command->footer(
       "Not for pods, where fairlead-node does this. Something else starts the next proxy, such as\n"
       "Restart=always of a systemd unit.\n\n"
       "Examples:\n  fairleadctl hand-over\n  fairleadctl hand-over --keeper-socket "
-      "/run/fairlead/keeper.sock\n  fairleadctl hand-over --on-death");
+      "/run/fairlead/keeper.sock");
   command->callback([&console, command] {
     hand_over(console, (*command)["--keeper-socket"]->as<std::string>(),
-              (*command)["--wait"]->as<unsigned>(), (*command)["--on-death"]->as<bool>());
+              (*command)["--wait"]->as<unsigned>());
   });
 }
 

@@ -147,12 +147,9 @@ std::string decisions_text(const Json& reply, bool all) {
   return printable_lines(out);
 }
 
-std::string taken_back_text(std::uint64_t descriptors, std::uint64_t gap_milliseconds,
-                            std::uint64_t reset) {
-  std::string text = "taken back: " + std::to_string(descriptors) + " sockets, after " +
-                     std::to_string(gap_milliseconds) + " ms";
-  if (reset != 0) text += "; " + std::to_string(reset) + " connections were reset";
-  return text + '\n';
+std::string taken_back_text(std::uint64_t descriptors, std::uint64_t gap_milliseconds) {
+  return "taken back: " + std::to_string(descriptors) + " sockets, after " +
+         std::to_string(gap_milliseconds) + " ms\n";
 }
 
 std::vector<Check> checks_from(const Json& reply) {

@@ -13,10 +13,8 @@ std::string stats_text(const Json& reply);
 // The newest decision in full, or all of them. Empty if there is none.
 std::string decisions_text(const Json& reply, bool all);
 
-// What has become of a proxy's sockets: how long nobody had them, and how many connections were
-// lost.
-std::string taken_back_text(std::uint64_t descriptors, std::uint64_t gap_milliseconds,
-                            std::uint64_t reset);
+// What has become of a proxy's sockets, and how long nobody had them.
+std::string taken_back_text(std::uint64_t descriptors, std::uint64_t gap_milliseconds);
 
 struct Check {
   enum class Status : std::uint8_t { kOk, kWarn, kFail };

@@ -9,12 +9,14 @@ namespace {
 
 constexpr std::array<std::byte, 4> kName = {std::byte{'F'}, std::byte{'L'}, std::byte{'k'},
                                             std::byte{1}};
-constexpr std::size_t kKindAt = 4, kRefusalAt = 5, kFlagsAt = 6, kLivingFlagsAt = 7;
-constexpr std::size_t kCountAt = 8, kLostAt = 12, kBytesAt = 16, kDiedAt = 24;
+constexpr std::size_t kKindAt = 4, kRefusalAt = 5, kFlagsAt = 6, kMoreFlagsAt = 7;
+constexpr std::size_t kCountAt = 8, kDescriptionAt = 12, kBytesAt = 16, kTableAt = 24;
 constexpr std::byte kHolds{1};
-constexpr std::byte kHoldsLiving{1}, kDied{2}, kAnswersOffers{4}, kFetches{8};
-// Of kFetch, in place of what only kParcel has.
-constexpr std::size_t kDescriptionAt = kLostAt, kTableAt = kDiedAt;
+constexpr std::byte kAnswersOffers{4}, kFetches{8};  // 1 and 2 had a meaning before
+
+// Numbers between these two had a meaning before.
+constexpr auto kLastOfTheFirst = static_cast<std::uint8_t>(KeeperRecord::Kind::kPark);
+constexpr auto kFirstOfTheRest = static_cast<std::uint8_t>(KeeperRecord::Kind::kOffer);
 
 template <class T>
 void store(KeeperRecordBytes& into, std::size_t at, T value) {
@@ -60,19 +62,12 @@ KeeperRecordBytes encode(const KeeperRecord& record) {
   bytes[kKindAt] = static_cast<std::byte>(record.kind);
   bytes[kRefusalAt] = static_cast<std::byte>(record.refusal);
   bytes[kFlagsAt] = record.holds ? kHolds : std::byte{};
-  bytes[kLivingFlagsAt] = (record.holds_living ? kHoldsLiving : std::byte{}) |
-                          (record.died ? kDied : std::byte{}) |
-                          (record.answers_offers ? kAnswersOffers : std::byte{}) |
-                          (record.fetches ? kFetches : std::byte{});
-  if (record.kind == KeeperRecord::Kind::kFetch) {
-    store(bytes, kDescriptionAt, record.description);
-    store(bytes, kTableAt, record.table);
-  } else {
-    store(bytes, kLostAt, record.lost);
-    store(bytes, kDiedAt, record.died_nanoseconds);
-  }
+  bytes[kMoreFlagsAt] = (record.answers_offers ? kAnswersOffers : std::byte{}) |
+                        (record.fetches ? kFetches : std::byte{});
   store(bytes, kCountAt, record.count);
+  store(bytes, kDescriptionAt, record.description);
   store(bytes, kBytesAt, record.bytes);
+  store(bytes, kTableAt, record.table);
   return bytes;
 }
 
@@ -85,6 +80,7 @@ Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
   const auto kind = std::to_integer<std::uint8_t>(bytes[kKindAt]);
   const auto refusal = std::to_integer<std::uint8_t>(bytes[kRefusalAt]);
   if (kind < static_cast<std::uint8_t>(KeeperRecord::Kind::kHello) ||
+      (kind > kLastOfTheFirst && kind < kFirstOfTheRest) ||
       kind > static_cast<std::uint8_t>(KeeperRecord::Kind::kFetch))
     return Error{Errc::kMalformed, "keeper record: kind"};
   if (refusal > static_cast<std::uint8_t>(KeeperRecord::Refusal::kShare))
@@ -93,17 +89,10 @@ Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
   record.kind = static_cast<KeeperRecord::Kind>(kind);
   record.refusal = static_cast<KeeperRecord::Refusal>(refusal);
   record.holds = (bytes[kFlagsAt] & kHolds) != std::byte{};
-  record.holds_living = (bytes[kLivingFlagsAt] & kHoldsLiving) != std::byte{};
-  record.died = (bytes[kLivingFlagsAt] & kDied) != std::byte{};
-  record.answers_offers = (bytes[kLivingFlagsAt] & kAnswersOffers) != std::byte{};
-  record.fetches = (bytes[kLivingFlagsAt] & kFetches) != std::byte{};
-  if (record.kind == KeeperRecord::Kind::kFetch) {
-    record.description = load<std::uint32_t>(bytes, kDescriptionAt);
-    record.table = load<std::uint32_t>(bytes, kTableAt);
-  } else {
-    record.lost = load<std::uint32_t>(bytes, kLostAt);
-    record.died_nanoseconds = load<std::uint64_t>(bytes, kDiedAt);
-  }
+  record.answers_offers = (bytes[kMoreFlagsAt] & kAnswersOffers) != std::byte{};
+  record.fetches = (bytes[kMoreFlagsAt] & kFetches) != std::byte{};
+  record.description = load<std::uint32_t>(bytes, kDescriptionAt);
+  record.table = load<std::uint32_t>(bytes, kTableAt);
   record.count = load<std::uint32_t>(bytes, kCountAt);
   record.bytes = load<std::uint64_t>(bytes, kBytesAt);
   return record;

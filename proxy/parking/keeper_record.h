@@ -16,12 +16,6 @@
 // they go on. A keeper that fetches takes the descriptors out of the proxy by pidfd_getfd(2). So
 // none is in flight, where the kernel counts it for the proxy's user id, which other pods share.
 //
-// With `hand_over.mode: always`, a keeper that says `holds_living` has the sockets from the
-// beginning, and makes a parcel of them when the proxy dies:
-//
-//                                  <-     kLedger, then kHold for each connection
-//                                  <-     kRelease when one has ended
-//
 // A parcel is a memory file with the description (parking/description.h), and descriptors that the
 // keeper does not look at. docs/hand-over.md has the bytes.
 #pragma once
@@ -46,10 +40,7 @@ struct KeeperRecord {
     kTaken,        // the parcel is whole; `count` as in kParcel
     kRefused,      // `refusal`
     kPark,         // the keeper asks the proxy to park, as SIGTERM does
-    kLedger,       // 1 descriptor: parking/ledger.h; with `count` slots
-    kHold,         // the sockets of the slot `count`, behind those that it has
-    kRelease,      // the slot `count` has no sockets any more
-    kOffer,        // a parcel of `count` descriptors will come; 1 descriptor, to see that it can
+    kOffer = 10,   // a parcel of `count` descriptors will come; 1 descriptor, to see that it can
     kAccepted,     // room for `count` descriptors is reserved
     kFetch,        // as kParcel, by numbers: `description`, `table`
   };
@@ -67,14 +58,10 @@ struct KeeperRecord {
   Kind kind = Kind::kHello;
   Refusal refusal = Refusal::kNone;
   bool holds = false;           // kHello: a parcel follows
-  bool holds_living = false;    // kHello: a ledger is welcome
   bool answers_offers = false;  // kHello: it understands kOffer
   bool fetches = false;         // kHello: it understands kFetch, and may fetch
-  bool died = false;            // kParcel: the proxy that had the connections has not parked them
-  std::uint32_t lost = 0;       // kParcel: connections that were reset when it died
   std::uint32_t count = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t died_nanoseconds = 0;  // kParcel: when it died, CLOCK_MONOTONIC
   // kFetch, descriptors of the proxy: the description, and a sealed memory file with the numbers of
   // the `count` others, 4 bytes each.
   std::uint32_t description = 0, table = 0;

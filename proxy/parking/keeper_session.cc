@@ -76,7 +76,6 @@ Result<void> KeeperSession::greet() {
   hello.count = terms_.limits.descriptors;
   hello.bytes = terms_.limits.bytes;
   hello.holds = greeting.held != nullptr;
-  hello.holds_living = true;
   hello.answers_offers = true;
   hello.fetches = terms_.process.has_value();
   SMC_TRY(say(hello));
@@ -121,11 +120,6 @@ Result<KeeperSession::Event> KeeperSession::take(const KeeperRecord& record,
     case Kind::kParcel:
     case Kind::kDescriptors:
       return take_part(record, descriptors);
-    case Kind::kLedger:
-    case Kind::kHold:
-    case Kind::kRelease:
-      SMC_TRY(take_living(record, descriptors));
-      return Event();
     case Kind::kHello:
     case Kind::kPark:
     case Kind::kAccepted:
@@ -142,13 +136,12 @@ Result<KeeperSession::Event> KeeperSession::take_answer(const KeeperRecord& reco
 }
 
 Refusal KeeperSession::room_for(const KeeperRecord& record) {
-  // What is there of a living proxy goes only when the parcel is whole.
-  if (record.count > terms_.limits.descriptors - living_descriptors()) return Refusal::kDescriptors;
+  if (record.count > terms_.limits.descriptors) return Refusal::kDescriptors;
   if (record.bytes > terms_.limits.bytes) return Refusal::kBytes;
   const auto* const promised = std::get_if<Promised>(&state_);
   if (promised != nullptr && record.count <= promised->descriptors) return Refusal::kNone;
   // And the description.
-  const std::uint32_t all = record.count + 1 + living_descriptors();
+  const std::uint32_t all = record.count + 1;
   return !terms_.reserve || terms_.reserve(all) ? Refusal::kNone : Refusal::kShare;
 }
 
@@ -217,32 +210,7 @@ Result<KeeperSession::Event> KeeperSession::complete(Parcel parcel) {
   taken.kind = Kind::kTaken;
   taken.count = static_cast<std::uint32_t>(parcel.descriptors.size());
   SMC_TRY(say(taken));
-  living_.reset();
   return Event(Received{std::make_unique<Parcel>(std::move(parcel))});
-}
-
-Result<void> KeeperSession::take_living(const KeeperRecord& record,
-                                        std::span<ForeignDescriptor> descriptors) {
-  if (!std::holds_alternative<Idle>(state_) ||
-      (record.kind == Kind::kLedger) == living_.has_value())
-    return Error{Errc::kMalformed, "living connections out of order"};
-  if (!living_) {
-    living_ = SMC_TRY(LivingConnections::of(record, descriptors));
-    return {};
-  }
-  const auto coming = static_cast<std::uint32_t>(descriptors.size());
-  const std::uint32_t all = living_->descriptors() + coming + 1;  // and a description
-  if (coming != 0 && terms_.reserve && !terms_.reserve(all))
-    return Error{Errc::kExhausted, to_string(Refusal::kShare)};
-  return living_->take(record, descriptors, terms_.living_descriptors);
-}
-
-std::optional<LivingConnections::Remains> KeeperSession::take_remains(TimePoint died,
-                                                                      std::uint64_t bytes_max) {
-  if (!living_) return std::nullopt;
-  std::optional<LivingConnections::Remains> remains = std::move(*living_).remains(died, bytes_max);
-  living_.reset();
-  return remains;
 }
 
 Error KeeperSession::refuse(Refusal refusal, const Error& why) {

@@ -19,7 +19,6 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "parking/keeper_record.h"
-#include "parking/living_connections.h"
 #include "parking/parcel.h"
 #include "parking/parcel_fetch.h"
 
@@ -27,8 +26,7 @@ namespace fairlead::parking {
 
 // What a keeper takes.
 struct KeeperTerms {
-  ParcelLimits limits;                   // the proxy is told
-  std::uint32_t living_descriptors = 0;  // of a living proxy, at most
+  ParcelLimits limits;  // the proxy is told
   // Reserves room for so many descriptors in all, those of before included. False: a limit that the
   // pods share. Empty: there is none.
   std::function<bool(std::uint32_t)> reserve{};
@@ -68,12 +66,6 @@ class KeeperSession {
 
   // What is still held after a session that has ended; null if there is nothing.
   std::unique_ptr<Parcel> take_held();
-
-  // Of the living proxy.
-  std::uint32_t living_descriptors() const { return living_ ? living_->descriptors() : 0; }
-  // After a session that has ended because the proxy has, without a parcel: what is left of its
-  // connections. Nothing if it has never said what they are.
-  std::optional<LivingConnections::Remains> take_remains(TimePoint died, std::uint64_t bytes_max);
 
  private:
   struct Greeting {  // hello has not been sent
@@ -117,7 +109,6 @@ class KeeperSession {
   // The proxy has to send what it has been promised room for.
   Result<Event> ask_to_send(std::uint32_t promised);
   Result<Event> complete(Parcel parcel);
-  Result<void> take_living(const KeeperRecord& record, std::span<ForeignDescriptor> descriptors);
   // Room for the parcel, or the reason why there is none.
   KeeperRecord::Refusal room_for(const KeeperRecord& record);
   Error refuse(KeeperRecord::Refusal refusal, const Error& why);
@@ -127,7 +118,6 @@ class KeeperSession {
   KeeperTerms terms_;
   DescriptorCloser& closer_;
   std::variant<Greeting, Idle, Giving, Promised, Receiving, Fetching> state_;
-  std::optional<LivingConnections> living_;
 };
 
 }  // namespace fairlead::parking

@@ -58,11 +58,6 @@ Result<bool> ParcelSender::advance() {
     record.count = static_cast<std::uint32_t>(
         kind == KeeperRecord::Kind::kParcel ? parcel_.descriptors.size() : fds.size());
     record.bytes = parcel_.bytes;
-    if (kind == KeeperRecord::Kind::kParcel && parcel_.death) {
-      record.died = true;
-      record.lost = parcel_.death->lost;
-      record.died_nanoseconds = parcel_.death->nanoseconds;
-    }
     const Result<void> sent = send_record(socket_, encode(record), fds);
     if (sent) return true;
     obstacle_ = sent.error();
@@ -97,7 +92,6 @@ Result<std::optional<Parcel>> ParcelReceiver::take(const KeeperRecord& record,
     parcel_.emplace();
     parcel_->description = std::move(descriptors[0]);
     parcel_->bytes = record.bytes;
-    if (record.died) parcel_->death = Death{record.lost, record.died_nanoseconds};
     expected_ = record.count;
     return finish();
   }

@@ -20,18 +20,11 @@ struct ParcelLimits {
   std::uint64_t bytes = 0;  // of the description
 };
 
-// Of a proxy that has not parked its connections itself.
-struct Death {
-  std::uint32_t lost = 0;         // connections that were reset then
-  std::uint64_t nanoseconds = 0;  // CLOCK_MONOTONIC
-};
-
 // What a keeper holds.
 struct Parcel {
   ForeignDescriptor description;  // a sealed memory file
   std::uint64_t bytes = 0;        // of it
   std::vector<ForeignDescriptor> descriptors;
-  std::optional<Death> death;
 };
 
 // A memory file that nobody can change any more.

@@ -33,8 +33,6 @@ enum class AgentMetric : std::uint8_t {
   kKeeperSidecars,
   kKeeperDescriptors,
   kKeeperParcels,
-  kKeeperDied,
-  kKeeperReset,
   kNriConnected,
   kNriRegistrations,
   kNriErrors,

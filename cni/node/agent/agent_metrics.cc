@@ -57,8 +57,6 @@ void add_keeper(Families& out, const KeeperCounts& counts) {
   out.set(AgentMetric::kKeeperParcels, {{"result", "expired"}}, counts.expired);
   out.set(AgentMetric::kKeeperParcels, {{"result", "pod_ended"}}, counts.ended);
   out.set(AgentMetric::kKeeperParcels, {{"result", "refused"}}, counts.refused);
-  out.set(AgentMetric::kKeeperDied, counts.died);
-  out.set(AgentMetric::kKeeperReset, counts.reset);
 }
 
 void add_rnic_access(Families& out, const RnicAccessCounts& counts) {

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -89,7 +88,6 @@ bool ConnectionKeeper::is_process_of_pod(int pid) const {
 parking::KeeperTerms ConnectionKeeper::terms(int connection) {
   parking::KeeperTerms terms;
   terms.limits = {descriptors_max(), kKeptBytesOfPod};
-  terms.living_descriptors = std::min(terms.limits.descriptors, kLivingDescriptorsOfPod);
   terms.reserve = [this](std::uint32_t descriptors) { return share_.resize(descriptors); };
   auto process =
       parking::PeerProcess::of(connection, [this](int pid) { return is_process_of_pod(pid); });
@@ -151,7 +149,6 @@ void ConnectionKeeper::advance(TimePoint now) {
 
 void ConnectionKeeper::handle(KeeperSession::Answered answer) {
   held_ = 0;
-  remains_share_.resize(0);
   count();
   if (answer.refusal == Refusal::kNone) {
     ++node_.counts.given;
@@ -181,54 +178,28 @@ void ConnectionKeeper::keep(std::unique_ptr<parking::Parcel> parcel, TimePoint n
 
 // What is held stays for the next sidecar.
 void ConnectionKeeper::end_session(TimePoint now, const Error& why) {
-  const bool gone = why.code == Errc::kPeerGone;
-  if (!gone) note("refused", to_string(why), LogLevel::kWarn);
+  if (why.code != Errc::kPeerGone) note("refused", to_string(why), LogLevel::kWarn);
   if (stage_ == Stage::kReceiving || stage_ == Stage::kPromised) ++node_.counts.refused;
   kept_ = session_->take_held();
-  std::optional<parking::LivingConnections::Remains> remains;
-  if (gone && !kept_) {
-    const bool room = remains_share_.resize(kRemainsBytesOfPod);
-    remains = session_->take_remains(now, room ? kRemainsBytesOfPod : 0);
-    (void)remains_share_.resize(remains && remains->parcel ? remains->parcel->bytes : 0);
-  }
   session_.reset();
   --node_.counts.sidecars;
   next_look_ = kept_ ? now : now + kKeeperLook;
-  if (remains) keep_remains(std::move(*remains), now);
   count();
-}
-
-// The proxy has died with its connections at rest and others.
-void ConnectionKeeper::keep_remains(parking::LivingConnections::Remains remains, TimePoint now) {
-  if (!remains.died) return;
-  ++node_.counts.died;
-  node_.counts.reset += remains.reset;
-  const std::size_t kept = remains.parcel ? remains.parcel->descriptors.size() : 0;
-  note("died",
-       std::to_string(remains.reset) + " connections were reset, " + std::to_string(kept) +
-           " descriptors of listeners and of connections at rest are kept",
-       LogLevel::kWarn);
-  if (remains.parcel) keep(std::move(remains.parcel), now);
 }
 
 void ConnectionKeeper::drop(std::atomic<std::uint64_t>& dropped) {
   kept_.reset();
   held_ = 0;
-  remains_share_.resize(0);
   count();
   ++dropped;
 }
 
 // What is not promised any more goes back to the node.
 void ConnectionKeeper::count() {
-  const std::size_t living = session_ ? session_->living_descriptors() : 0;
-  const std::size_t all = held_ + living;
-  node_.counts.descriptors += all;
-  node_.counts.descriptors -= std::exchange(counted_, all);
+  node_.counts.descriptors += held_;
+  node_.counts.descriptors -= std::exchange(counted_, held_);
   const bool promised = session_ && (stage_ == Stage::kPromised || stage_ == Stage::kReceiving);
-  // One more for the description that a death makes of living connections.
-  if (!promised)
-    (void)share_.resize(std::min<std::uint64_t>(all == 0 ? 0 : all + 1, share_.size()));
+  if (!promised) (void)share_.resize(std::min<std::uint64_t>(held_, share_.size()));
 }
 
 void ConnectionKeeper::note(const char* event, const std::string& what, LogLevel level) {

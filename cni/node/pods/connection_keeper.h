@@ -35,11 +35,6 @@ inline constexpr std::uint64_t kKeptBytesOfPod = std::uint64_t{64} * 1024 * 1024
 inline constexpr std::uint64_t kKeptDescriptorsOfNode = 1'048'576;
 // Of a pod's thread, for other things than what is kept.
 inline constexpr std::uint32_t kPodThreadDescriptors = 64;
-// Of a living sidecar.
-inline constexpr std::uint32_t kLivingDescriptorsOfPod = 12'288;
-// Of descriptions that the agent makes when a sidecar has died, and pays for.
-inline constexpr std::uint64_t kRemainsBytesOfPod = std::uint64_t{2} * 1024 * 1024;
-inline constexpr std::uint64_t kRemainsBytesOfNode = std::uint64_t{16} * 1024 * 1024;
 inline constexpr unsigned kKeeperLines = 10;  // of one kind and pod, in kKeeperLineInterval
 inline constexpr Duration kKeeperLineInterval = std::chrono::seconds(10);
 
@@ -51,8 +46,6 @@ struct KeeperCounts {
   std::atomic<std::uint64_t> expired{0};      // for which none came
   std::atomic<std::uint64_t> ended{0};        // whose pod ended
   std::atomic<std::uint64_t> refused{0};      // by the keeper or the next sidecar
-  std::atomic<std::uint64_t> died{0};         // sidecars with connections, without parking them
-  std::atomic<std::uint64_t> reset{0};        // connections that were not at rest then
 };
 
 // What the keepers of all pods share. Lives as long as the process, because a thread of a pod may.
@@ -60,7 +53,6 @@ struct KeeperNode {
   std::uint32_t sidecar_uid = 0;  // listeners of other users are ignored
   KeeperCounts counts{};
   SharedQuota kept{kKeptDescriptorsOfNode};
-  SharedQuota remains_bytes{kRemainsBytesOfNode};
 };
 
 class ConnectionKeeper final : public PodDuty {
@@ -84,7 +76,6 @@ class ConnectionKeeper final : public PodDuty {
   void limit_time(TimePoint now);
   void end_session(TimePoint now, const Error& why);
   void keep(std::unique_ptr<parking::Parcel> parcel, TimePoint now);
-  void keep_remains(parking::LivingConnections::Remains remains, TimePoint now);
   void drop(std::atomic<std::uint64_t>& count);
   void count();
   void note(const char* event, const std::string& what, LogLevel level);
@@ -93,7 +84,6 @@ class ConnectionKeeper final : public PodDuty {
   KeeperNode& node_;
   DescriptorCloser closer_;
   SharedQuota::Share share_{node_.kept};
-  SharedQuota::Share remains_share_{node_.remains_bytes};
   std::unique_ptr<parking::Parcel> kept_;  // while there is no session
   std::unique_ptr<parking::KeeperSession> session_;
   std::size_t held_ = 0;     // descriptors of what is kept, also while the session gives them

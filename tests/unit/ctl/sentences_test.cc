@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "ctl/cluster/cluster_status.h"
 #include "ctl/echo.h"
-#include "ctl/reports.h"
 #include "golden.h"
 #include "parking/proxy_keeper.h"
 #include "unit/ctl/with_proxy.h"
@@ -245,11 +244,6 @@ TEST_F(HandOverSentence, HasTheNumbers) {
 
 TEST_F(HandOverSentence, OfNothingIsZeroAndNotEmpty) {
   EXPECT_THAT(hand_over(0).out, testing::MatchesRegex("taken back: 0 sockets, after [0-9]+ ms\n"));
-}
-
-TEST_F(HandOverSentence, CountsTheConnectionsThatADeadProxyLost) {
-  EXPECT_EQ(taken_back_text(12, 250, 3),
-            "taken back: 12 sockets, after 250 ms; 3 connections were reset\n");
 }
 
 TEST_F(HandOverSentence, HasTheSameNumbersAsItsJson) {

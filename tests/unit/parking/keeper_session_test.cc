@@ -62,7 +62,7 @@ class KeeperSessionTest : public testing::Test {
   std::unique_ptr<KeeperSession> keeper(std::unique_ptr<Parcel> held = nullptr,
                                         ParcelLimits limits = kLimits) {
     FileDescriptor connection = connect();
-    KeeperTerms terms{limits, limits.descriptors};
+    KeeperTerms terms{limits};
     if (allowed) terms.reserve = [this](std::uint32_t count) { return count <= *allowed; };
     if (fetches) {
       auto process = PeerProcess::of(connection.get(), [](int pid) { return pid == ::getpid(); });
