@@ -43,7 +43,6 @@ Result<std::unique_ptr<Listener>> Listener::open(EventLoop& loop, TimerQueue& ti
   (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0)
     return system_error("SO_REUSEPORT", errno);
-  (void)choose_if_lost(fd, listener->handlers_.if_lost);
   if (listener->handlers_.before_bind) SMC_TRY(listener->handlers_.before_bind(fd));
   if (::bind(fd, address.data(), address.size()) != 0) return system_error("bind", errno);
   if (listener->handlers_.before_listen) SMC_TRY(listener->handlers_.before_listen(fd));
@@ -62,7 +61,6 @@ Result<std::unique_ptr<Listener>> Listener::adopt(EventLoop& loop, TimerQueue& t
   if (listens == 0) return Error{Errc::kWrongState, "a parked socket that does not listen"};
   std::unique_ptr<Listener> listener(new Listener(loop, timers, std::move(handlers)));
   listener->socket_ = std::move(socket);
-  listener->inherits_if_lost_ = has_if_lost(listener->socket_.get(), listener->handlers_.if_lost);
   SMC_TRY(listener->watch());
   return listener;
 }
@@ -102,10 +100,9 @@ void Listener::accept_some(unsigned count) {
       if (exhausted || errno == EINVAL) pause(errno);
       return;
     }
-    if (!inherits_if_lost_) (void)choose_if_lost(socket.get(), handlers_.if_lost);
     const Result<SocketAddress> peer = SocketAddress::from(storage, length);
-    Result<std::unique_ptr<Stream>> stream = TcpStream::adopt(
-        loop_, std::move(socket), peer ? *peer : SocketAddress{}, handlers_.if_lost);
+    Result<std::unique_ptr<Stream>> stream =
+        TcpStream::adopt(loop_, std::move(socket), peer ? *peer : SocketAddress{});
     if (!stream) return pause(stream.error().system);
     handlers_.accepted(std::move(*stream));
     // The event is level-triggered: the loop reports again a connection that is left here.

@@ -30,8 +30,6 @@ struct ListenerHandlers {
   std::function<void(std::unique_ptr<Stream>)> accepted;
   // accept(2) failed for want of descriptors or memory (errno); connections wait in the backlog.
   std::function<void(int error)> failed;
-  // Of accepted connections.
-  IfLost if_lost = IfLost::kFin;
   // The socket exists and is not bound yet, and: it is bound, but not listening yet.
   std::function<Result<void>(int fd)> before_bind;
   std::function<Result<void>(int fd)> before_listen;
@@ -68,9 +66,6 @@ class Listener final : private EventHandler {
   SocketAddress address_;
   bool several_wait_ = false;  // the last look found another connection
   unsigned accepted_ = 0;      // it wraps
-  // Accepted sockets have handlers_.if_lost already. False for a socket that another process has
-  // opened with another choice.
-  bool inherits_if_lost_ = true;
   Timer resume_;
 };
 

@@ -96,10 +96,7 @@ class Stream {
   // The peer sees an RST instead of a FIN when the stream is destroyed.
   virtual void reset_on_close() = 0;
   // If this process dies, the connection is reset, and not ended, unless its end is sent already.
-  // By its last descriptor. kOthers: another process has one too, or will have. Closing ours then
-  // ends nothing: it is shut down before.
-  enum class Copies : std::uint8_t { kNone, kOthers };
-  virtual void reset_if_lost(Copies) {}
+  virtual void reset_if_lost() {}
   virtual SocketAddress local_address() const = 0;
   virtual SocketAddress peer_address() const = 0;
   // For splice(2) and socket options; -1 where there is none.

@@ -41,17 +41,6 @@ int socket_error(int fd) {
 
 }  // namespace
 
-bool choose_if_lost(int fd, IfLost if_lost) {
-  return set_reset_on_close(fd, if_lost == IfLost::kReset);
-}
-
-bool has_if_lost(int fd, IfLost if_lost) {
-  linger how{};
-  socklen_t length = sizeof how;
-  return ::getsockopt(fd, SOL_SOCKET, SO_LINGER, &how, &length) == 0 &&
-         (how.l_onoff != 0) == (if_lost == IfLost::kReset);
-}
-
 void bound_segments(int fd, int bytes) {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, sizeof bytes);
 }
@@ -112,9 +101,8 @@ TcpStream::TcpStream(EventLoop& loop, FileDescriptor socket, const SocketAddress
     : loop_(loop), socket_(std::move(socket)), peer_(peer) {}
 
 Result<std::unique_ptr<Stream>> TcpStream::adopt(EventLoop& loop, FileDescriptor socket,
-                                                 const SocketAddress& peer, IfLost if_lost) {
+                                                 const SocketAddress& peer) {
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), peer.unmapped()));
-  stream->ends_.resets_if_lost = if_lost == IfLost::kReset;
   stream->connected_ = true;
   stream->urgent_in_line_ = true;  // as its listener
   // The first event tells at once when something is there to be read.
@@ -144,14 +132,10 @@ ParkedStream TcpStream::park() {
 }
 
 Result<std::unique_ptr<Stream>> TcpStream::resume(EventLoop& loop, ParkedStream parked) {
-  // As park() has left it.
-  std::unique_ptr<Stream> stream =
-      SMC_TRY(adopt(loop, std::move(parked.socket), parked.peer, IfLost::kReset));
+  std::unique_ptr<Stream> stream = SMC_TRY(adopt(loop, std::move(parked.socket), parked.peer));
   auto& own = static_cast<TcpStream&>(*stream);
-  own.copied_ = true;
-  // A process that has died has left them as they were.
-  set_no_delay(own.descriptor());
-  take_urgent_in_line(own.descriptor(), true);
+  // As park() has left it.
+  own.ends_.resets_if_lost = own.copied_ = true;
   if (parked.error == 0) return stream;
   stream->note_error(parked.error);
   // No event tells of it again.
@@ -160,10 +144,8 @@ Result<std::unique_ptr<Stream>> TcpStream::resume(EventLoop& loop, ParkedStream 
 }
 
 Result<std::unique_ptr<Stream>> TcpStream::connect(EventLoop& loop, FileDescriptor socket,
-                                                   const SocketAddress& to, IfLost if_lost) {
+                                                   const SocketAddress& to) {
   std::unique_ptr<TcpStream> stream(new TcpStream(loop, std::move(socket), to));
-  if (if_lost == IfLost::kReset)
-    stream->ends_.resets_if_lost = choose_if_lost(stream->descriptor(), if_lost);
   // An interrupted attempt goes on as one in progress does.
   if (::connect(stream->descriptor(), to.data(), to.size()) != 0 && errno != EINPROGRESS &&
       errno != EINTR)
@@ -229,9 +211,8 @@ TcpStream::~TcpStream() {
     loop_.close_later(std::move(socket_));
 }
 
-void TcpStream::reset_if_lost(Copies copies) {
-  copied_ = copied_ || copies == Copies::kOthers;
-  if (ends_.shut_down && !copied_) return;
+void TcpStream::reset_if_lost() {
+  if (ends_.shut_down) return;
   if (!ends_.resets_if_lost) ends_.resets_if_lost = set_reset_on_close(socket_.get(), true);
 }
 

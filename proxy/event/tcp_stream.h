@@ -30,15 +30,6 @@ namespace fairlead::event {
 // path allows. For a socket that listens, or does not connect yet.
 void bound_segments(int fd, int bytes);
 
-// What the peer sees of a connection whose process dies: the kernel closes its sockets. A FIN would
-// tell the peer that it has all bytes.
-enum class IfLost : std::uint8_t { kFin, kReset };
-
-// For a socket that connects or listens later. Accepted sockets inherit it from their listener.
-// False when the kernel refuses.
-bool choose_if_lost(int fd, IfLost if_lost);
-bool has_if_lost(int fd, IfLost if_lost);
-
 // Accepted sockets inherit both from their listener: TCP_NODELAY, and SO_OOBINLINE on or off.
 void set_no_delay(int fd);
 void take_urgent_in_line(int fd, bool in_line);
@@ -75,11 +66,9 @@ struct ParkedStream {
 class TcpStream final : public Stream, private EventHandler, private Deferred {
  public:
   // A non-blocking socket that a listener from make_socket() accepted, and whom accept(2) named as
-  // its peer. Both addresses of a stream are told as IPv4 where they are IPv4-mapped. `if_lost`: as
-  // the listener has it.
+  // its peer. Both addresses of a stream are told as IPv4 where they are IPv4-mapped.
   static Result<std::unique_ptr<Stream>> adopt(EventLoop& loop, FileDescriptor socket,
-                                               const SocketAddress& peer,
-                                               IfLost if_lost = IfLost::kFin);
+                                               const SocketAddress& peer);
 
   // Leaves the loop, with all that the kernel does not keep with the socket. If nobody resumes it,
   // the peer sees an RST, also if the process dies that has resumed it. REQUIRES: connected()
@@ -91,8 +80,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   // Begins to connect; connected() becomes true, or take_error() tells why not, after
   // handle_ready().
   static Result<std::unique_ptr<Stream>> connect(EventLoop& loop, FileDescriptor socket,
-                                                 const SocketAddress& to,
-                                                 IfLost if_lost = IfLost::kFin);
+                                                 const SocketAddress& to);
 
   ~TcpStream() override;
   void assume_readable() override;
@@ -110,7 +98,7 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
   void note_error(int error) override;
   void shutdown_write() override;
   void reset_on_close() override;
-  void reset_if_lost(Copies copies) override;
+  void reset_if_lost() override;
   SocketAddress local_address() const override;
   SocketAddress peer_address() const override { return peer_; }
   int descriptor() const override { return socket_.get(); }
@@ -141,9 +129,9 @@ class TcpStream final : public Stream, private EventHandler, private Deferred {
     bool shutdown_due = false;
     bool shut_down = false;
     bool resets_on_close = false;
-    bool resets_if_lost = false;  // IfLost::kReset
-    bool drained = false;         // what the peer sent before its FIN has been read
-    bool met = false;             // a read met the FIN
+    bool resets_if_lost = false;
+    bool drained = false;  // what the peer sent before its FIN has been read
+    bool met = false;      // a read met the FIN
   };
 
   EventLoop& loop_;

@@ -30,7 +30,7 @@ void SessionResources::provide_for_lasting() {
 
 void SessionResources::reset_if_lost() {
   for (event::Stream* const stream : {app.get(), net.get()})
-    if (stream != nullptr) stream->reset_if_lost(event::Stream::Copies::kNone);
+    if (stream != nullptr) stream->reset_if_lost();
 }
 
 void SessionResources::pay_for_growth(std::size_t ahead_bytes, bool net_carries) {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <vector>
 
 #include "event/tcp_stream.h"
 #include "socket_pair.h"
@@ -29,7 +28,11 @@ TEST(TcpStream, EndsIfItIsLost) {
 
 class ResetIfLost : public testing::Test {
  protected:
-  SocketPair pair{IfLost::kReset};
+  ResetIfLost() {
+    pair.accepted->reset_if_lost();
+    pair.dialled->reset_if_lost();
+  }
+  SocketPair pair;
 };
 
 TEST_F(ResetIfLost, WhenAccepted) {
@@ -49,27 +52,13 @@ TEST_F(ResetIfLost, WhenResumed) {
   EXPECT_EQ(error_at_the_end(pair, *pair.dialled), ECONNRESET);
 }
 
-TEST(TcpStream, IsResetIfItIsLostOnceThatIsAskedFor) {
-  SocketPair pair;
-  pair.accepted->reset_if_lost(Stream::Copies::kNone);
-  lose(*pair.accepted);
-  EXPECT_EQ(error_at_the_end(pair, *pair.dialled), ECONNRESET);
-}
-
-TEST(TcpStream, EndsInOrderThoughItWouldBeResetIfItWereLost) {
-  SocketPair pair;
-  pair.accepted->reset_if_lost(Stream::Copies::kNone);
-  pair.accepted.reset();
-  EXPECT_EQ(error_at_the_end(pair, *pair.dialled), 0);
-}
-
 // What came before its own end is still delivered, by the kernel.
 TEST(TcpStream, AnEndThatIsSentOutlivesTheProcess) {
   for (const bool asked_before : {true, false}) {
     SocketPair pair;
     const std::string chunk(1 << 16, 'x');
     std::size_t written = 0;
-    if (asked_before) pair.accepted->reset_if_lost(Stream::Copies::kNone);
+    if (asked_before) pair.accepted->reset_if_lost();
     while (pair.accepted->writable()) {
       const iovec piece{const_cast<char*>(chunk.data()), chunk.size()};
       const IoResult result = pair.accepted->write({&piece, 1});
@@ -77,7 +66,7 @@ TEST(TcpStream, AnEndThatIsSentOutlivesTheProcess) {
     }
     pair.accepted->shutdown_write();
     pair.loop->poll();
-    if (!asked_before) pair.accepted->reset_if_lost(Stream::Copies::kNone);
+    if (!asked_before) pair.accepted->reset_if_lost();
     lose(*pair.accepted);
     std::size_t read = 0;
     std::string bytes;
@@ -88,47 +77,6 @@ TEST(TcpStream, AnEndThatIsSentOutlivesTheProcess) {
     });
     EXPECT_EQ(read, written);
   }
-}
-
-// By a process with another mode. One connection waits meanwhile, and one comes later.
-struct AdoptedListener {
-  AdoptedListener(IfLost before, IfLost after) : pair(before) {
-    const SocketAddress address = pair.listener->address();
-    FileDescriptor socket = pair.listener->park();
-    const auto connect = [&] {
-      return std::move(
-          *TcpStream::connect(*pair.loop, std::move(*TcpStream::make_socket(AF_INET)), address));
-    };
-    clients.push_back(connect());
-    pollfd waiting{socket.get(), POLLIN, 0};
-    EXPECT_EQ(::poll(&waiting, 1, 10'000), 1);
-    ListenerHandlers handlers;
-    handlers.accepted = [this](std::unique_ptr<Stream> stream) {
-      accepted.push_back(std::move(stream));
-    };
-    handlers.if_lost = after;
-    listener = std::move(
-        *Listener::adopt(*pair.loop, pair.timers, std::move(socket), std::move(handlers)));
-    clients.push_back(connect());
-    pair.until([&] { return accepted.size() == clients.size(); });
-  }
-
-  SocketPair pair;
-  std::unique_ptr<Listener> listener;
-  std::vector<std::unique_ptr<Stream>> clients, accepted;
-};
-
-TEST(AdoptedListener, ResetsWhatIsLostThoughItsFirstProcessDidNot) {
-  AdoptedListener adopted(IfLost::kFin, IfLost::kReset);
-  for (const auto& stream : adopted.accepted) lose(*stream);
-  for (const auto& client : adopted.clients)
-    EXPECT_EQ(error_at_the_end(adopted.pair, *client), ECONNRESET);
-}
-
-TEST(AdoptedListener, EndsConnectionsInOrderThoughItsFirstProcessResetThem) {
-  AdoptedListener adopted(IfLost::kReset, IfLost::kFin);
-  adopted.accepted.clear();
-  for (const auto& client : adopted.clients) EXPECT_EQ(error_at_the_end(adopted.pair, *client), 0);
 }
 
 TEST_F(ResetIfLost, ButNotWhenItIsEnded) {

@@ -18,16 +18,14 @@ namespace fairlead::event {
 
 class SocketPair {
  public:
-  explicit SocketPair(IfLost if_lost = IfLost::kFin) {
+  SocketPair() {
     loop = std::move(*EventLoop::create());
     ListenerHandlers handlers;
-    handlers.if_lost = if_lost;
     handlers.accepted = [this](std::unique_ptr<Stream> stream) { accepted = std::move(stream); };
     listener = std::move(
         *Listener::open(*loop, timers, *SocketAddress::parse("127.0.0.1:0"), std::move(handlers)));
     FileDescriptor socket = std::move(*TcpStream::make_socket(AF_INET));
-    dialled =
-        std::move(*TcpStream::connect(*loop, std::move(socket), listener->address(), if_lost));
+    dialled = std::move(*TcpStream::connect(*loop, std::move(socket), listener->address()));
     until([&] { return accepted && dialled->connected(); });
   }
 

@@ -100,7 +100,7 @@ class FakeStream final : public event::Stream {
     return error;
   }
   std::size_t unsent(Until) const override { return unsent_bytes; }
-  void reset_if_lost(Copies) override { resets_if_lost = true; }
+  void reset_if_lost() override { resets_if_lost = true; }
   void note_error(int noted) override { error = noted; }
   void shutdown_write() override { shut_down = true; }
   void reset_on_close() override {
