@@ -16,28 +16,38 @@ bool only_withheld(const DeviceRegistry& devices, const Place& place) {
   return any && devices.offer_towards(place).slot == nullptr;
 }
 
-}  // namespace
+event::Timer dial_timer(SessionResources& session) {
+  return event::Timer(session.services.timers,
+                      [&session] { session.host.handle(DeadlineDue{}, session.now()); });
+}
 
-StageResult DialStage::handle_deadline(TimePoint) { return failed(ETIMEDOUT); }
-
-StageResult DialStage::failed(int error) {
-  SessionServices& services = session_.services;
+StageResult dial_failed(SessionResources& session, int error) {
+  SessionServices& services = session.services;
   if (error == EMFILE || error == ENFILE) {
-    services.admission.note_refusal(session_.outbound() ? *session_.app : *session_.net,
+    services.admission.note_refusal(session.outbound() ? *session.app : *session.net,
                                     Admission::Refusal::kDescriptors);
     return End{"descriptors are used up"};
   }
-  services.lines.write(LogLevel::kInfo, "relay.session", "dial_failed", session_.now(),
+  services.lines.write(LogLevel::kInfo, "relay.session", "dial_failed", session.now(),
                        [&](LogEvent& line) {
-                         line.field("conn", session_.report.id())
-                             .field("direction", to_string(session_.direction))
-                             .field("to", to_string(session_.destination))
+                         line.field("conn", session.report.id())
+                             .field("direction", to_string(session.direction))
+                             .field("to", to_string(session.destination))
                              .field("what", to_string(system_error("connect", error)));
                        });
   return End{"the destination cannot be reached"};
 }
 
-StageResult OutboundDial::begin(TimePoint now) {
+}  // namespace
+
+OutboundDial::OutboundDial(SessionResources& session, HandshakePermit permit,
+                           std::optional<FallbackCause> cause)
+    : session_(session),
+      timer_(dial_timer(session)),
+      permit_(std::move(permit)),
+      cause_(std::move(cause)) {}
+
+StageResult OutboundDial::handle(Entered, TimePoint now) {
   if (cause_) return dial(false, now);
   const config::Smc& smc = session_.services.config.smc;
   assumed_ = config::assumed(smc, session_.destination, session_.destination.port());
@@ -66,14 +76,15 @@ std::optional<FallbackReason> OutboundDial::obstacle() {
   return std::nullopt;
 }
 
-void OutboundDial::handle_permit_granted() {
+StageResult OutboundDial::handle(PermitGranted, TimePoint) {
   permit_.granted();
   timer_.cancel();
   session_.mark_ready();
+  return Stay{};
 }
 
-StageResult OutboundDial::handle_deadline(TimePoint now) {
-  if (!permit_.waiting()) return DialStage::handle_deadline(now);
+StageResult OutboundDial::handle(DeadlineDue, TimePoint now) {
+  if (!permit_.waiting()) return dial_failed(session_, ETIMEDOUT);
   // Who has waited as long as a handshake may take is not kept waiting for one.
   permit_.release();
   session_.note(kNoPermitStep);
@@ -92,17 +103,17 @@ StageResult OutboundDial::dial(bool with_option, TimePoint now) {
   Result<std::unique_ptr<event::Stream>> net = services.network.dial_peer(
       session_.destination, announce, session_.arrival == Arrival::kRedirected ? &client : nullptr,
       session_.memory.dialled_level());
-  if (!net) return failed(net.error().system);
+  if (!net) return dial_failed(session_, net.error().system);
   session_.net = std::move(*net);
   session_.net->set_handler(&session_.host);
   timer_.set(now + services.config.limits.dial_timeout);
   return Stay{};
 }
 
-StageResult OutboundDial::run(TimePoint now) {
+StageResult OutboundDial::handle(Ready, TimePoint now) {
   if (!session_.net) return permit_.held() ? dial(!assumed_, now) : StageResult{Stay{}};
   if (!session_.net->connected()) return Stay{};
-  if (const int error = session_.net->take_error(); error != 0) return failed(error);
+  if (const int error = session_.net->take_error(); error != 0) return dial_failed(session_, error);
   return connected(now);
 }
 
@@ -113,7 +124,7 @@ StageResult OutboundDial::connected(TimePoint now) {
     return session_.refuse_for_memory();
   const auto handshake = [&](std::optional<FallbackCause> declined_for) {
     return UseStage{
-        std::make_unique<OutboundHandshake>(session_, std::move(permit_), nullptr, declined_for)};
+        make_stage<OutboundHandshake>(session_, std::move(permit_), nullptr, declined_for)};
   };
   if (cause_) {
     // A program of the node side writes the option without being asked. Who answered it awaits CLC,
@@ -142,26 +153,32 @@ StageResult OutboundDial::connected(TimePoint now) {
                            ? smc::Deferral::Windows::kKnown
                            : smc::Deferral::Windows::kNone;
   if (session_.memory.begin_frames(smc::Deferral::first_window_bytes(windows)))
-    return UseStage{std::make_unique<FramesStage>(session_, windows, now)};
+    return UseStage{make_stage<FramesStage>(session_, windows, now)};
   session_.note("no memory for what frames may carry");
   return handshake(FallbackCause{.reason = FallbackReason::kMemory, .detail = kBudgetSpent});
 }
 
-InboundDial::InboundDial(SessionResources& session)
-    : DialStage(session), permit_(session.services, session.number) {}
+InboundDial::InboundDial(SessionResources& session, HandshakePermit permit, Next next)
+    : session_(session),
+      timer_(dial_timer(session)),
+      permit_(std::move(permit)),
+      next_(std::move(next)) {}
 
-InboundDial::InboundDial(SessionResources& session, std::unique_ptr<Stage> handshake)
-    : DialStage(session), permit_(session.services, session.number), next_(std::move(handshake)) {}
+InboundDial::InboundDial(SessionResources& session)
+    : InboundDial(session, HandshakePermit(session.services, session.number), Undecided{}) {}
+
+InboundDial::InboundDial(SessionResources& session, StagePtr<InboundHandshake> handshake)
+    : InboundDial(session, HandshakePermit(session.services, session.number),
+                  Next(std::move(handshake))) {}
 
 InboundDial::InboundDial(SessionResources& session, HandshakePermit permit, UseTcp tcp)
-    : DialStage(session), permit_(std::move(permit)), next_(std::move(tcp)) {}
+    : InboundDial(session, std::move(permit), Next(std::move(tcp))) {}
 
 InboundDial::InboundDial(SessionResources& session, std::vector<std::byte> frames)
-    : DialStage(session),
-      permit_(session.services, session.number),
-      next_(FirstFrames{std::move(frames)}) {}
+    : InboundDial(session, HandshakePermit(session.services, session.number),
+                  FirstFrames{std::move(frames)}) {}
 
-StageResult InboundDial::begin(TimePoint now) {
+StageResult InboundDial::handle(Entered, TimePoint now) {
   return std::holds_alternative<Undecided>(next_) ? choose(now) : dial(now);
 }
 
@@ -187,39 +204,39 @@ StageResult InboundDial::choose(TimePoint now) {
   // Where SMC-R is required no frames were offered, and none are taken: nothing would end them.
   if (announced != bpf::Announced::kFrames || session_.smc_required())
     return UseStage{
-        std::make_unique<InboundHandshake>(session_, InboundHandshake::First::kProposal, assumed)};
-  return UseStage{std::make_unique<InboundHandshake>(
-      session_, InboundHandshake::First::kFramesOrProposal, false)};
+        make_stage<InboundHandshake>(session_, InboundHandshake::First::kProposal, assumed)};
+  return UseStage{
+      make_stage<InboundHandshake>(session_, InboundHandshake::First::kFramesOrProposal, false)};
 }
 
 StageResult InboundDial::dial(TimePoint now) {
   Result<ApplicationLeg> leg = session_.services.network.dial_application(
       session_.destination, session_.net->peer_address(), session_.memory.dialled_level());
-  if (!leg) return failed(leg.error().system);
+  if (!leg) return dial_failed(session_, leg.error().system);
   session_.app = std::move(leg->stream);
   session_.client_slot = std::move(leg->slot);
   session_.report.set_client_address(leg->client_address);
   session_.app->set_handler(&session_.host);
   timer_.set(now + session_.services.config.limits.dial_timeout);
   if (auto* const first = std::get_if<FirstFrames>(&next_)) offer(std::move(first->bytes), now);
-  return run(now);
+  return handle(Ready{}, now);
 }
 
 // The application is on this host as a rule, so that no event needs to tell of the connection.
 void InboundDial::offer(std::vector<std::byte> first_frames, TimePoint now) {
   session_.app->presume_connected();
-  auto frames = std::make_unique<FramesStage>(session_, windows_in(first_frames), now);
+  auto frames = make_stage<FramesStage>(session_, windows_in(first_frames), now);
   frames->take(first_frames);
   next_ = std::move(frames);
 }
 
-StageResult InboundDial::run(TimePoint now) {
+StageResult InboundDial::handle(Ready, TimePoint now) {
   // What a client said before its reset is still for the server, and TCP shows a server also a
   // connection that was reset at once. Only a handshake needs its peer.
-  const bool negotiates = std::holds_alternative<std::unique_ptr<Stage>>(next_);
+  const bool negotiates = std::holds_alternative<StagePtr<InboundHandshake>>(next_);
   if (negotiates && session_.net->hung_up() && session_.net->take_error() != 0)
     return End{"reset while dialling"};
-  if (const int error = session_.app->take_error(); error != 0) return failed(error);
+  if (const int error = session_.app->take_error(); error != 0) return dial_failed(session_, error);
   return session_.app->connected() ? connected(now) : Stay{};
 }
 
@@ -228,13 +245,15 @@ StageResult InboundDial::connected(TimePoint) {
   if (!session_.memory.bound(*session_.app, SocketMemory::Leg::kApp))
     return session_.refuse_for_memory();
   if (auto* const tcp = std::get_if<UseTcp>(&next_)) return std::move(*tcp);
-  if (auto* const handshake = std::get_if<std::unique_ptr<Stage>>(&next_))
+  if (auto* const handshake = std::get_if<StagePtr<InboundHandshake>>(&next_))
     return UseStage{std::move(*handshake)};
-  return UseStage{std::move(std::get<std::unique_ptr<FramesStage>>(next_))};
+  return UseStage{std::move(std::get<StagePtr<FramesStage>>(next_))};
 }
 
+StageResult InboundDial::handle(DeadlineDue, TimePoint) { return dial_failed(session_, ETIMEDOUT); }
+
 bool InboundDial::uses(const DeviceSlot& slot) const {
-  const auto* const handshake = std::get_if<std::unique_ptr<Stage>>(&next_);
+  const auto* const handshake = std::get_if<StagePtr<InboundHandshake>>(&next_);
   return handshake != nullptr && (*handshake)->uses(slot);
 }
 

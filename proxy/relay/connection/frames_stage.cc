@@ -64,7 +64,7 @@ void FramesStage::take(std::span<std::byte> unread) {
   (void)relay_->towards_app().take(unread.subspan(wire::kFramePreface.size()));
 }
 
-StageResult FramesStage::begin(TimePoint now) {
+StageResult FramesStage::handle(Entered, TimePoint now) {
   session_.report.setup_ended();
   if (!counted_) session_.report.carried(Transport::kShort);
   if (peer_over_) {
@@ -76,10 +76,10 @@ StageResult FramesStage::begin(TimePoint now) {
   session_.provide_for_lasting();
   // The client's first window goes with its preface.
   if (session_.outbound() && session_.memory.plenty()) open_window();
-  return run(now);
+  return handle(Ready{}, now);
 }
 
-StageResult FramesStage::run(TimePoint now) {
+StageResult FramesStage::handle(Ready, TimePoint now) {
   if (session_.close_order.waiting()) return session_.close_in_order(now);
   if (liveness_.gone()) {
     session_.net->note_error(ETIMEDOUT);
@@ -170,8 +170,8 @@ StageResult FramesStage::hand_over(TimePoint now) {
   if (!earned_) prepare_handshake(now);
   if (earned_->permit.waiting()) return Stay{};
   relay_->towards_net().hand_over();
-  return UseStage{std::make_unique<OutboundHandshake>(session_, std::move(earned_->permit),
-                                                      std::move(relay_), earned_->declined_for)};
+  return UseStage{make_stage<OutboundHandshake>(session_, std::move(earned_->permit),
+                                                std::move(relay_), earned_->declined_for)};
 }
 
 void FramesStage::prepare_handshake(TimePoint now) {
@@ -180,7 +180,7 @@ void FramesStage::prepare_handshake(TimePoint now) {
   session_.note("the connection has earned SMC-R");
   earned_.reset(new Earned{HandshakePermit(services, session_.number), std::nullopt,
                            event::Timer(services.timers, [&session = session_] {
-                             session.host.handle_stage_deadline();
+                             session.host.handle(DeadlineDue{}, session.now());
                            })});
   std::optional<FallbackReason> obstacle;
   if (services.admission.draining())
@@ -197,13 +197,14 @@ void FramesStage::prepare_handshake(TimePoint now) {
   }
 }
 
-void FramesStage::handle_permit_granted() {
+StageResult FramesStage::handle(PermitGranted, TimePoint) {
   earned_->permit.granted();
   earned_->timer.cancel();
   session_.mark_ready();
+  return Stay{};
 }
 
-StageResult FramesStage::handle_deadline(TimePoint now) {
+StageResult FramesStage::handle(DeadlineDue, TimePoint now) {
   earned_->permit.release();
   session_.note(kNoPermitStep);
   earned_->declined_for = kNoPermit;
@@ -215,7 +216,7 @@ StageResult FramesStage::answer_hand_over(TimePoint now) {
   session_.report.setup_began("clc_proposal", now);
   session_.note("the client says that the connection has earned SMC-R");
   relay_->towards_net().hand_over();
-  return UseStage{std::make_unique<InboundHandshake>(session_, std::move(relay_))};
+  return UseStage{make_stage<InboundHandshake>(session_, std::move(relay_))};
 }
 
 }  // namespace fairlead::relay

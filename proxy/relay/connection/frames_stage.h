@@ -23,8 +23,12 @@ smc::Deferral::Windows windows_in(std::span<const std::byte> first_bytes);
 std::unique_ptr<FramedRelay> resume_frames(SessionResources& session, ParkedFrames parked,
                                            TimePoint began);
 
-class FramesStage final : public Stage {
+class FramesStage final {
  public:
+  static constexpr const char* kName = "FramesStage";
+  using Ignores =
+      Events<GroupConfirmed, GroupRefused, GroupLost, RmbAnnounced, ParkWanted, WorkerEnds>;
+
   // From the connection's beginning. The memory for frames is paid for.
   FramesStage(SessionResources& session, smc::Deferral::Windows windows, TimePoint now);
   // A handshake behind the hand-over has failed: what the peer said in frames still goes to the
@@ -42,14 +46,14 @@ class FramesStage final : public Stage {
   }
   // At a server, before it begins: what the client has sent, from the preface on.
   void take(std::span<std::byte> unread);
-  StageResult begin(TimePoint now) override;
-  StageResult run(TimePoint now) override;
-  StageResult handle_deadline(TimePoint now) override;
-  void handle_permit_granted() override;
-  FramedRelay* framed() override { return relay_.get(); }
+  StageResult handle(Entered, TimePoint now);
+  StageResult handle(Ready, TimePoint now);
+  StageResult handle(DeadlineDue, TimePoint now);
+  StageResult handle(PermitGranted, TimePoint);
+  FramedRelay* framed() { return relay_.get(); }
   // A handshake that the connection waits for begins in the next process.
-  bool parkable(bool) const override { return true; }
-  ParkedMode park() override { return relay_->park(); }
+  bool parkable(bool) const { return true; }
+  ParkedMode park() { return relay_->park(); }
 
  private:
   StageResult broken();

@@ -89,7 +89,7 @@ HandshakeCommon::HandshakeCommon(SessionResources& own_session, HandshakePermit 
       permit(std::move(own_permit)),
       framed(std::move(from_frames)),
       timer(own_session.services.timers,
-            [&own_session] { own_session.host.handle_stage_deadline(); }) {}
+            [&own_session] { own_session.host.handle(DeadlineDue{}, own_session.now()); }) {}
 
 HandshakeProgress advance(HandshakeCommon& common, TimePoint now) {
   event::Stream& net = *common.session.net;
@@ -185,7 +185,7 @@ StageResult fail(HandshakeCommon& common, const char* why) {
   const TimePoint now = session.now();
   common.membership.abort_first_contact(now);
   common.membership.leave(now, true);
-  return UseStage{std::make_unique<FramesStage>(session, std::move(common.framed))};
+  return UseStage{make_stage<FramesStage>(session, std::move(common.framed))};
 }
 
 UseSmc use_smc(HandshakeCommon& common) {

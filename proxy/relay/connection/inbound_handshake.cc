@@ -41,12 +41,12 @@ void InboundHandshake::await_proposal(Duration timeout) {
   arm_timer(common_);
 }
 
-StageResult InboundHandshake::begin(TimePoint now) {
+StageResult InboundHandshake::handle(Entered, TimePoint now) {
   if (way_found_) answer_proposal(now);
-  return run(now);
+  return handle(Ready{}, now);
 }
 
-StageResult InboundHandshake::run(TimePoint now) {
+StageResult InboundHandshake::handle(Ready, TimePoint now) {
   if (frames_possible_ && awaits_peer(common_))
     if (std::optional<StageResult> result = judge_first_bytes()) return std::move(*result);
   for (;;) {
@@ -88,7 +88,7 @@ std::optional<StageResult> InboundHandshake::judge_first_bytes() {
       if (!common_.session.memory.begin_frames(
               smc::Deferral::first_window_bytes(windows_in(unread))))
         return common_.session.refuse_for_memory();
-      return UseStage{std::make_unique<InboundDial>(common_.session, std::move(unread))};
+      return UseStage{make_stage<InboundDial>(common_.session, std::move(unread))};
     }
     if (const std::optional<HandshakeProgress> end = fetch(common_)) {
       if (*end == HandshakeProgress::kNothing) return Stay{};
@@ -99,7 +99,7 @@ std::optional<StageResult> InboundHandshake::judge_first_bytes() {
   return std::nullopt;
 }
 
-StageResult InboundHandshake::handle_deadline(TimePoint now) {
+StageResult InboundHandshake::handle(DeadlineDue, TimePoint now) {
   if (std::optional<StageResult> result = handle_wait_deadline(common_, now))
     return std::move(*result);
   if (client_memory_since_ && handshake().state() == smc::Handshake::State::kAwaitingLink) {
@@ -111,7 +111,7 @@ StageResult InboundHandshake::handle_deadline(TimePoint now) {
   return Stay{};
 }
 
-StageResult InboundHandshake::handle_group_confirmed(TimePoint now) {
+StageResult InboundHandshake::handle(GroupConfirmed, TimePoint now) {
   // A server that is telling the client came when the group was confirmed, but this was not news
   // yet.
   if (common_.wait == HandshakeWait::kAnnouncement) return Stay{};
@@ -126,12 +126,13 @@ StageResult InboundHandshake::handle_group_confirmed(TimePoint now) {
   return Stay{};
 }
 
-StageResult InboundHandshake::handle_group_refused(FallbackReason reason, TimePoint now) {
-  if (handshake().state() == smc::Handshake::State::kAwaitingLink) decline(common_, reason, now);
+StageResult InboundHandshake::handle(GroupRefused refused, TimePoint now) {
+  if (handshake().state() == smc::Handshake::State::kAwaitingLink)
+    decline(common_, refused.reason, now);
   return Stay{};
 }
 
-StageResult InboundHandshake::handle_group_lost(TimePoint now) {
+StageResult InboundHandshake::handle(GroupLost, TimePoint now) {
   common_.membership.leave(now, true);
   if (common_.wait == HandshakeWait::kNone) return lose_group(common_, now);
   common_.wait = HandshakeWait::kNone;
@@ -140,7 +141,7 @@ StageResult InboundHandshake::handle_group_lost(TimePoint now) {
   return Stay{};
 }
 
-StageResult InboundHandshake::handle_rmb_announced(TimePoint now) {
+StageResult InboundHandshake::handle(RmbAnnounced, TimePoint now) {
   if (!announcement_over(common_, now)) return Stay{};
   send_accept(now);
   common_.session.mark_ready();
@@ -417,7 +418,7 @@ StageResult InboundHandshake::end_in_tcp(const smc::Handshake::Outcome& outcome)
   UseTcp tcp = use_tcp(common_, outcome);
   if (common_.session.app) return tcp;
   return UseStage{
-      std::make_unique<InboundDial>(common_.session, std::move(common_.permit), std::move(tcp))};
+      make_stage<InboundDial>(common_.session, std::move(common_.permit), std::move(tcp))};
 }
 
 // As for the client; see OutboundHandshake.

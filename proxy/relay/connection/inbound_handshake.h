@@ -17,8 +17,11 @@ inline constexpr Duration kClcDetectionTimeout = std::chrono::seconds(2);
 // farther apart.
 inline constexpr Duration kClientMemoryInterval = std::chrono::milliseconds(1);
 
-class InboundHandshake final : public Stage {
+class InboundHandshake final {
  public:
+  static constexpr const char* kName = "InboundHandshake";
+  using Ignores = Events<PermitGranted, WorkerEnds>;
+
   enum class First : std::uint8_t { kProposal, kFramesOrProposal };
   // `assumed`: the client is to speak SMC by configuration; no option was seen.
   InboundHandshake(SessionResources& session, First first, bool assumed);
@@ -29,25 +32,26 @@ class InboundHandshake final : public Stage {
   struct BehindAccept {};
   InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed, BehindAccept);
 
-  StageResult begin(TimePoint now) override;
-  StageResult run(TimePoint now) override;
-  StageResult handle_deadline(TimePoint now) override;
-  StageResult handle_group_confirmed(TimePoint now) override;
-  StageResult handle_group_refused(FallbackReason reason, TimePoint now) override;
-  StageResult handle_group_lost(TimePoint now) override;
-  StageResult handle_rmb_announced(TimePoint now) override;
+  StageResult handle(Entered, TimePoint now);
+  StageResult handle(Ready, TimePoint now);
+  StageResult handle(DeadlineDue, TimePoint now);
+  StageResult handle(GroupConfirmed, TimePoint now);
+  StageResult handle(GroupRefused refused, TimePoint now);
+  StageResult handle(GroupLost, TimePoint now);
+  StageResult handle(RmbAnnounced, TimePoint now);
   // Declines, where the peer hears that.
-  void hurry(TimePoint now) override { decline_waiting(common_, now); }
-  bool parkable(bool at_last) const override {
+  StageResult handle(ParkWanted, TimePoint now) {
+    decline_waiting(common_, now);
+    return Stay{};
+  }
+  bool parkable(bool at_last) const {
     return at_last && common_.framed != nullptr && awaits_peer(common_);
   }
-  ParkedMode park() override { return relay::park(common_); }
-  void end(TimePoint now) override { leave(common_, now); }
-  SmcRelay* smc() override {
-    return common_.membership.joined() ? &common_.membership.relay() : nullptr;
-  }
-  FramedRelay* framed() override { return common_.framed.get(); }
-  bool uses(const DeviceSlot& slot) const override { return common_.path.slot == &slot; }
+  ParkedMode park() { return relay::park(common_); }
+  void leave(TimePoint now) { relay::leave(common_, now); }
+  SmcRelay* smc() { return common_.membership.joined() ? &common_.membership.relay() : nullptr; }
+  FramedRelay* framed() { return common_.framed.get(); }
+  bool uses(const DeviceSlot& slot) const { return common_.path.slot == &slot; }
 
  private:
   void await_proposal(Duration timeout);

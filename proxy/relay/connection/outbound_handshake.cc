@@ -7,7 +7,7 @@
 
 namespace fairlead::relay {
 
-StageResult OutboundHandshake::begin(TimePoint now) {
+StageResult OutboundHandshake::handle(Entered, TimePoint now) {
   if (behind_) return resume(now);
   if (!declined_for_) declined_for_ = propose(now);
   if (declined_for_) {
@@ -17,10 +17,10 @@ StageResult OutboundHandshake::begin(TimePoint now) {
     // The peer has still to hand over.
     if (common_.framed) common_.timer.set(now + services().config.smc.handshake_timeout);
   }
-  return run(now);
+  return handle(Ready{}, now);
 }
 
-StageResult OutboundHandshake::run(TimePoint now) {
+StageResult OutboundHandshake::handle(Ready, TimePoint now) {
   for (;;) {
     switch (advance(common_, now)) {
       case HandshakeProgress::kNothing:
@@ -44,7 +44,7 @@ StageResult OutboundHandshake::run(TimePoint now) {
   }
 }
 
-StageResult OutboundHandshake::handle_deadline(TimePoint now) {
+StageResult OutboundHandshake::handle(DeadlineDue, TimePoint now) {
   if (std::optional<StageResult> result = handle_wait_deadline(common_, now))
     return std::move(*result);
   arm_timer(common_);  // the wait for a Decline of the peer's follows that for the link
@@ -52,7 +52,7 @@ StageResult OutboundHandshake::handle_deadline(TimePoint now) {
   return Stay{};
 }
 
-StageResult OutboundHandshake::handle_group_confirmed(TimePoint now) {
+StageResult OutboundHandshake::handle(GroupConfirmed, TimePoint now) {
   // A client that is telling the server came when the group was confirmed, but this was not news
   // yet.
   if (common_.wait == HandshakeWait::kAnnouncement) return Stay{};
@@ -70,12 +70,13 @@ StageResult OutboundHandshake::handle_group_confirmed(TimePoint now) {
   return Stay{};
 }
 
-StageResult OutboundHandshake::handle_group_refused(FallbackReason reason, TimePoint now) {
-  if (handshake().state() == smc::Handshake::State::kAwaitingLink) decline(common_, reason, now);
+StageResult OutboundHandshake::handle(GroupRefused refused, TimePoint now) {
+  if (handshake().state() == smc::Handshake::State::kAwaitingLink)
+    decline(common_, refused.reason, now);
   return Stay{};
 }
 
-StageResult OutboundHandshake::handle_rmb_announced(TimePoint now) {
+StageResult OutboundHandshake::handle(RmbAnnounced, TimePoint now) {
   if (!announcement_over(common_, now)) return Stay{};
   send_confirm(now);
   common_.session.mark_ready();
@@ -90,7 +91,7 @@ StageResult OutboundHandshake::resume(TimePoint now) {
   else
     common_.exchange.begin(smc::Handshake::behind_proposal(own, now, patience));
   common_.timer.set(now + patience);
-  return run(now);
+  return handle(Ready{}, now);
 }
 
 // Why there is no Proposal, if there is none.
@@ -281,7 +282,7 @@ StageResult OutboundHandshake::end_in_failure(TimePoint now) {
   common_.session.net->reset_on_close();
   common_.session.net.reset();
   return UseStage{
-      std::make_unique<OutboundDial>(common_.session, std::move(common_.permit), std::move(cause))};
+      make_stage<OutboundDial>(common_.session, std::move(common_.permit), std::move(cause))};
 }
 
 StageResult OutboundHandshake::end_in_tcp(TimePoint now) {

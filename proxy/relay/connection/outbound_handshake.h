@@ -11,8 +11,11 @@
 
 namespace fairlead::relay {
 
-class OutboundHandshake final : public Stage {
+class OutboundHandshake final {
  public:
+  static constexpr const char* kName = "OutboundHandshake";
+  using Ignores = Events<PermitGranted, WorkerEnds>;
+
   // `declined_for`: why SMC-R is not tried. The peer awaits CLC, so it gets a Decline.
   OutboundHandshake(SessionResources& session, HandshakePermit permit,
                     std::unique_ptr<FramedRelay> framed, std::optional<FallbackCause> declined_for)
@@ -24,27 +27,28 @@ class OutboundHandshake final : public Stage {
       : common_(session, HandshakePermit(session.services, session.number), std::move(framed)),
         behind_(behind) {}
 
-  StageResult begin(TimePoint now) override;
-  StageResult run(TimePoint now) override;
-  StageResult handle_deadline(TimePoint now) override;
-  StageResult handle_group_confirmed(TimePoint now) override;
-  StageResult handle_group_refused(FallbackReason reason, TimePoint now) override;
-  StageResult handle_group_lost(TimePoint now) override { return lose_group(common_, now); }
-  StageResult handle_rmb_announced(TimePoint now) override;
+  StageResult handle(Entered, TimePoint now);
+  StageResult handle(Ready, TimePoint now);
+  StageResult handle(DeadlineDue, TimePoint now);
+  StageResult handle(GroupConfirmed, TimePoint now);
+  StageResult handle(GroupRefused refused, TimePoint now);
+  StageResult handle(GroupLost, TimePoint now) { return lose_group(common_, now); }
+  StageResult handle(RmbAnnounced, TimePoint now);
   // Declines, where the peer hears that.
-  void hurry(TimePoint now) override { decline_waiting(common_, now); }
+  StageResult handle(ParkWanted, TimePoint now) {
+    decline_waiting(common_, now);
+    return Stay{};
+  }
   // The peer has not answered. The next process dials again if nothing has been read from the
   // application, and otherwise awaits the answer.
-  bool parkable(bool at_last) const override {
+  bool parkable(bool at_last) const {
     return at_last && (awaits_peer(common_) || awaits_hand_over(common_));
   }
-  ParkedMode park() override { return relay::park(common_); }
-  void end(TimePoint now) override { leave(common_, now); }
-  SmcRelay* smc() override {
-    return common_.membership.joined() ? &common_.membership.relay() : nullptr;
-  }
-  FramedRelay* framed() override { return common_.framed.get(); }
-  bool uses(const DeviceSlot& slot) const override { return common_.path.slot == &slot; }
+  ParkedMode park() { return relay::park(common_); }
+  void leave(TimePoint now) { relay::leave(common_, now); }
+  SmcRelay* smc() { return common_.membership.joined() ? &common_.membership.relay() : nullptr; }
+  FramedRelay* framed() { return common_.framed.get(); }
+  bool uses(const DeviceSlot& slot) const { return common_.path.slot == &slot; }
 
  private:
   StageResult resume(TimePoint now);

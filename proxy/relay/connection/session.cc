@@ -24,11 +24,11 @@ Session::~Session() = default;
 
 void Session::start(Arrival arrival, TimePoint now) {
   resources_.arrival = arrival;
-  std::unique_ptr<Stage> first;
+  Stage first;
   if (resources_.outbound())
-    first = std::make_unique<OutboundDial>(resources_);
+    first = make_stage<OutboundDial>(resources_);
   else
-    first = std::make_unique<InboundDial>(resources_);
+    first = make_stage<InboundDial>(resources_);
   apply(UseStage{std::move(first)}, now);
 }
 
@@ -48,15 +48,15 @@ void Session::take_back(ParkedConnection parked, TimePoint now) {
   if (parked.client_slot) resources_.services.network.keep_client_slot(*parked.client_slot);
   if (auto* const tcp = std::get_if<ParkedTcp>(&parked.mode)) {
     resources_.report.carried(Transport::kTcp);
-    stage_ = std::make_unique<TcpStage>(resources_, std::move(*tcp));
+    stage_ = make_stage<TcpStage>(resources_, std::move(*tcp));
   } else {
     auto& frames = std::get<ParkedFrames>(parked.mode);
     if (frames.within_handshake())
       resume_handshake(std::move(frames), now - parked.age, now);
     else
-      stage_ = std::make_unique<FramesStage>(resources_, std::move(frames), now - parked.age);
+      stage_ = make_stage<FramesStage>(resources_, std::move(frames), now - parked.age);
   }
-  apply(stage_->begin(now), now);
+  handle(Entered{}, now);
 }
 
 void Session::resume_handshake(ParkedFrames parked, TimePoint began, TimePoint now) {
@@ -65,18 +65,18 @@ void Session::resume_handshake(ParkedFrames parked, TimePoint began, TimePoint n
   resources_.report.carried(Transport::kShort);
   resources_.report.setup_began(resources_.outbound() ? "clc_accept" : "clc_proposal", now);
   if (resources_.outbound())
-    stage_ = std::make_unique<OutboundHandshake>(
+    stage_ = make_stage<OutboundHandshake>(
         resources_, std::move(framed),
         declined ? OutboundHandshake::Behind::kDecline : OutboundHandshake::Behind::kProposal);
   else if (accept_sent)
-    stage_ = std::make_unique<InboundHandshake>(resources_, std::move(framed),
-                                                InboundHandshake::BehindAccept{});
+    stage_ = make_stage<InboundHandshake>(resources_, std::move(framed),
+                                          InboundHandshake::BehindAccept{});
   else
-    stage_ = std::make_unique<InboundHandshake>(resources_, std::move(framed));
+    stage_ = make_stage<InboundHandshake>(resources_, std::move(framed));
 }
 
 void Session::hurry(TimePoint now) {
-  if (stage_ && !parkable(true)) stage_->hurry(now);
+  if (!parkable(true)) handle(ParkWanted{}, now);
 }
 
 std::optional<ParkedConnection> Session::park(TimePoint now) {
@@ -89,9 +89,9 @@ std::optional<ParkedConnection> Session::park(TimePoint now) {
     return std::nullopt;
   }
   ParkedConnection parked = describe(now);
-  parked.mode = stage_->park();
+  parked.mode = stage_.park();
   const bool dialled = !std::holds_alternative<ParkedUndialled>(parked.mode);
-  if (stage_->framed() != nullptr) resources_.report.carried_no_longer(Transport::kShort);
+  if (stage_.framed() != nullptr) resources_.report.carried_no_longer(Transport::kShort);
   leave_stage(now);
   parked.app = std::move(resources_.app);
   if (dialled) parked.net = std::move(resources_.net);
@@ -115,42 +115,18 @@ ParkedConnection Session::describe(TimePoint now) const {
   return described;
 }
 
-void Session::run(TimePoint now) {
-  if (stage_) apply(stage_->run(now), now);
-}
+void Session::handle(const Event& event, TimePoint now) { apply(stage_.handle(event, now), now); }
 
 void Session::handle_ready(event::Stream& stream) {
-  if (SmcRelay* const relay = stage_ ? stage_->smc() : nullptr;
-      relay != nullptr && &stream == resources_.app.get())
+  if (SmcRelay* const relay = stage_.smc(); relay != nullptr && &stream == resources_.app.get())
     relay->app_changed();
   mark_ready();
 }
 
-void Session::handle_stage_deadline() {
-  const TimePoint now = resources_.now();
-  apply(stage_->handle_deadline(now), now);
-}
-
-void Session::handle_group_confirmed(TimePoint now) {
-  if (stage_) apply(stage_->handle_group_confirmed(now), now);
-}
-
-void Session::handle_group_refused(FallbackReason reason, TimePoint now) {
-  if (stage_) apply(stage_->handle_group_refused(reason, now), now);
-}
-
-void Session::handle_group_lost(TimePoint now) {
-  if (stage_) apply(stage_->handle_group_lost(now), now);
-}
-
-void Session::handle_rmb_announced(TimePoint now) {
-  if (stage_) apply(stage_->handle_rmb_announced(now), now);
-}
-
 void Session::shut_down(const char* why) {
   const TimePoint now = resources_.now();
-  const bool aborted = stage_->abort(now);
-  end(aborted ? why : nullptr, now);
+  handle(WorkerEnds{}, now);
+  end(why, now);
 }
 
 void Session::apply(StageResult result, TimePoint now) {
@@ -160,7 +136,7 @@ void Session::apply(StageResult result, TimePoint now) {
     if (auto* const stage = std::get_if<UseStage>(&result))
       result = enter(std::move(stage->next), now);
     else if (std::holds_alternative<DialFirst>(result))
-      result = enter(std::make_unique<InboundDial>(resources_, std::move(stage_)), now);
+      result = enter(make_stage<InboundDial>(resources_, stage_.release<InboundHandshake>()), now);
     else if (auto* const smc = std::get_if<UseSmc>(&result))
       result = enter_smc(std::move(*smc), now);
     else
@@ -168,17 +144,17 @@ void Session::apply(StageResult result, TimePoint now) {
   }
 }
 
-StageResult Session::enter(std::unique_ptr<Stage> next, TimePoint now) {
+StageResult Session::enter(Stage next, TimePoint now) {
   stage_ = std::move(next);
-  return stage_->begin(now);
+  return stage_.handle(Entered{}, now);
 }
 
 StageResult Session::enter_smc(UseSmc from, TimePoint now) {
   resources_.report.smc_chosen(resources_.peer(), from.membership.group().id(), now);
   if (from.framed) resources_.report.carried_no_longer(Transport::kShort);
-  stage_ = std::make_unique<SmcStage>(resources_, std::move(from));
+  stage_ = make_stage<SmcStage>(resources_, std::move(from));
   resources_.report.setup_ended();
-  return stage_->begin(now);
+  return stage_.handle(Entered{}, now);
 }
 
 StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
@@ -193,9 +169,9 @@ StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
   }
   resources_.report.carried(Transport::kTcp);
   if (from.framed) resources_.report.carried_no_longer(Transport::kShort);
-  stage_ = std::make_unique<TcpStage>(resources_, from);
+  stage_ = make_stage<TcpStage>(resources_, from);
   resources_.report.setup_ended();
-  return stage_->begin(now);
+  return stage_.handle(Entered{}, now);
 }
 
 void Session::end(const char* reset_why, TimePoint now) {
@@ -207,7 +183,7 @@ void Session::end(const char* reset_why, TimePoint now) {
     if (resources_.app) resources_.app->reset_on_close();
     if (resources_.net) resources_.net->reset_on_close();
   }
-  if (const FramedRelay* const framed = stage_->framed()) {
+  if (const FramedRelay* const framed = stage_.framed()) {
     resources_.report.short_ended(resources_.peer(), short_end(framed->deferral()), now);
   }
   resources_.report.ended(now);
@@ -227,16 +203,16 @@ SessionReport::ShortEnd Session::short_end(const smc::Deferral& frames) const {
 }
 
 void Session::leave_stage(TimePoint now) {
-  stage_->end(now);
+  stage_.leave(now);
   resources_.services.groups.stop_waiting(*this);
-  stage_.reset();
+  stage_ = {};
   resources_.report.setup_ended();
   resources_.lasting_timer.reset();
   resources_.close_timer.reset();
 }
 
 ConnectionRow Session::row(TimePoint now) const {
-  const bool in_frames = stage_ && stage_->framed() != nullptr;
+  const bool in_frames = stage_.framed() != nullptr;
   const SmcRelay* const relay = smc();
   const bool in_smc = relay != nullptr && !negotiating();
   ConnectionRow row = resources_.report.row(in_frames ? Transport::kShort

@@ -41,26 +41,19 @@ class Session final : public StageHost {
   Parkable parkable() const {
     return {parkable(false), resources_.app && !resources_.app->hung_up()};
   }
-  // As Stage::hurry(), if it cannot be parked.
+  // ParkWanted, if it cannot be parked.
   void hurry(TimePoint now);
   // Leaves all that it has to another process, and ends without a word. Nothing if that is not
   // possible; a line of the log says what the connection waits for.
   std::optional<ParkedConnection> park(TimePoint now);
-  // Called in a turn after SessionHost::mark_ready().
-  void run(TimePoint now);
+  // Gives the stage what has happened. After SessionHost::mark_ready() the worker calls it with
+  // Ready, in a turn.
+  void handle(const Event& event, TimePoint now) override;
   // Tries the application's stream without waiting for its event; true when a turn is due.
-  bool try_read() { return stage_ && stage_->try_read(); }
+  bool try_read() { return stage_.try_read(); }
   void handle_ready(event::Stream& stream) override;
   void mark_ready() override { resources_.services.host.mark_ready(*this); }
-  void handle_stage_deadline() override;
-  // It stood in line for a handshake with its peer.
-  void handle_permit_granted() { stage_->handle_permit_granted(); }
-
   void handle_connection_event() override { mark_ready(); }
-  void handle_group_confirmed(TimePoint now) override;
-  void handle_group_refused(FallbackReason reason, TimePoint now) override;
-  void handle_group_lost(TimePoint now) override;
-  void handle_rmb_announced(TimePoint now) override;
 
   // The worker ends: what the application was told is sent goes out, then the connection is
   // aborted.
@@ -69,21 +62,21 @@ class Session final : public StageHost {
   std::uint64_t number() const { return resources_.number; }
   Direction direction() const { return resources_.direction; }
   bool negotiating() const { return resources_.report.setting_up(); }
-  bool dead() const { return stage_ == nullptr; }
+  bool dead() const { return !stage_; }
   // The negotiation refers to it.
-  bool uses(const DeviceSlot& slot) const { return stage_ && stage_->uses(slot); }
-  const SmcRelay* smc() const { return stage_ ? stage_->smc() : nullptr; }
+  bool uses(const DeviceSlot& slot) const { return stage_.uses(slot); }
+  const SmcRelay* smc() const { return stage_.smc(); }
   ConnectionRow row(TimePoint now) const;
 
   bool queued = false;  // in the worker's ready list
   unsigned runs = 0;    // how often run() was called; it wraps
 
  private:
-  bool parkable(bool at_last) const { return stage_ && stage_->parkable(at_last); }
+  bool parkable(bool at_last) const { return stage_.parkable(at_last); }
   ParkedConnection describe(TimePoint now) const;
   void apply(StageResult result, TimePoint now);
   // What the new stage says at its beginning.
-  StageResult enter(std::unique_ptr<Stage> next, TimePoint now);
+  StageResult enter(Stage next, TimePoint now);
   void resume_handshake(ParkedFrames parked, TimePoint began, TimePoint now);
   StageResult enter_smc(UseSmc from, TimePoint now);
   StageResult enter_tcp(UseTcp from, TimePoint now);
@@ -94,7 +87,7 @@ class Session final : public StageHost {
   void leave_stage(TimePoint now);
 
   SessionResources resources_;
-  std::unique_ptr<Stage> stage_;  // null once it has ended
+  Stage stage_;
 };
 
 }  // namespace fairlead::relay

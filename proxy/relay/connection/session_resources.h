@@ -38,8 +38,6 @@ class StageHost : public event::StreamHandler, public ConnectionOwner {
  public:
   // The stage runs in this or the next turn.
   virtual void mark_ready() = 0;
-  // A timer of the stage has expired. Leads to Stage::handle_deadline().
-  virtual void handle_stage_deadline() = 0;
 };
 
 struct SessionResources {

@@ -92,7 +92,7 @@ SmcStage::SmcStage(SessionResources& session, UseSmc from)
   session.report.frames_ended(from.framed->towards_net().bytes());
 }
 
-StageResult SmcStage::begin(TimePoint) {
+StageResult SmcStage::handle(Entered, TimePoint) {
   session_.memory.become_smc(*session_.net);
   session_.provide_for_lasting();
   session_.reset_if_lost();
@@ -100,7 +100,7 @@ StageResult SmcStage::begin(TimePoint) {
   return Stay{};
 }
 
-StageResult SmcStage::run(TimePoint now) {
+StageResult SmcStage::handle(Ready, TimePoint now) {
   if (!session_.app) return await_peer_close(now);
   SmcRelay& relay = membership_.relay();
   smc::Connection& connection = relay.connection();
@@ -177,7 +177,7 @@ std::optional<StageResult> SmcStage::return_to_frames(TimePoint now) {
   session_.report.carried_no_longer(Transport::kSmcr);
   // The peer writes no more. But who breaks its word shall not write into another connection.
   membership_.leave(now, true);
-  auto stage = std::make_unique<FramesStage>(session_, std::move(frames), now);
+  auto stage = make_stage<FramesStage>(session_, std::move(frames), now);
   std::vector<std::byte> behind = back_.release_behind();
   stage->return_with(behind);
   // An end that it has told of already is told once more, in a frame.
@@ -220,7 +220,7 @@ void SmcStage::wake_at(Deadline deadline) {
   timer_->set(deadline);
 }
 
-StageResult SmcStage::handle_group_lost(TimePoint) {
+StageResult SmcStage::handle(GroupLost, TimePoint) {
   // A peer that has gone back to frames needs the group no more.
   link_lost_ = true;
   if (!back_.needs_no_link()) membership_.relay().connection().handle_link_lost();
@@ -228,17 +228,18 @@ StageResult SmcStage::handle_group_lost(TimePoint) {
   return Stay{};
 }
 
-bool SmcStage::abort(TimePoint now) {
+StageResult SmcStage::handle(WorkerEnds, TimePoint now) {
   SmcRelay& relay = membership_.relay();
   const bool over = smc::ended_in_order(relay.connection());
   // The peer may have given the token to another connection.
   if (!over) relay.connection().abort();
   relay.group().sender().schedule(relay);
   relay.group().sender().flush(now);
-  return !over;
+  // It had ended in order already, and only its turn had not come: no reset may follow.
+  return over ? StageResult{End{}} : Stay{};
 }
 
-void SmcStage::end(TimePoint now) {
+void SmcStage::leave(TimePoint now) {
   session_.report.carried_no_longer(Transport::kSmcr);
   membership_.leave_at_end(now);
 }

@@ -44,17 +44,22 @@ class ClcConnectionWatch {
   std::optional<TimePoint> ended_until_;  // it has ended; until when the peer may say why
 };
 
-class SmcStage final : public Stage {
+class SmcStage final {
  public:
+  static constexpr const char* kName = "SmcStage";
+  using Ignores =
+      Events<DeadlineDue, PermitGranted, GroupConfirmed, GroupRefused, RmbAnnounced, ParkWanted>;
+
   SmcStage(SessionResources& session, UseSmc from);
 
-  StageResult begin(TimePoint now) override;
-  StageResult run(TimePoint now) override;
-  StageResult handle_group_lost(TimePoint now) override;
-  bool abort(TimePoint now) override;
-  void end(TimePoint now) override;
-  SmcRelay* smc() override { return &membership_.relay(); }
-  bool try_read() override;
+  StageResult handle(Entered, TimePoint now);
+  StageResult handle(Ready, TimePoint now);
+  StageResult handle(GroupLost, TimePoint now);
+  // What the application was told is sent goes out, and the peer is told.
+  StageResult handle(WorkerEnds, TimePoint now);
+  void leave(TimePoint now);
+  SmcRelay* smc() { return &membership_.relay(); }
+  bool try_read();
 
  private:
   std::uint32_t publish_bytes() const;

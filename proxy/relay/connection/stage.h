@@ -1,15 +1,22 @@
-// A stage in the life of a session: dialling, frames, the handshake, and at last one of the relays.
-// A stage owns what only it needs. It sees the session's SessionResources, and returns what comes
-// next. Only Session changes the stage.
+// A stage in the life of a connection: dialling, frames, the handshake, and at last one of the
+// relays. A stage owns what only it needs. It sees the session's SessionResources, and returns what
+// comes next. Only Session changes the stage.
+//
+// Each stage is a class with a function handle(event, now) for each event that it acts on, and a
+// list `Ignores` of the others. The compiler refuses a stage that leaves one out. The table of both
+// is in docs/architecture.md.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/fallback.h"
 #include "base/time.h"
+#include "relay/connection/event.h"
 #include "relay/connection/group_membership.h"
 #include "relay/pipes/framed_relay.h"
 #include "relay/pipes/parked_mode.h"
@@ -17,14 +24,93 @@
 namespace fairlead::relay {
 
 class DeviceSlot;
-class Stage;
+class FramesStage;
+class InboundDial;
+class InboundHandshake;
+class OutboundDial;
+class OutboundHandshake;
+class SmcStage;
+class TcpStage;
+
+struct Stay;
+struct UseStage;
+struct DialFirst;
+struct UseSmc;
+struct UseTcp;
+struct End;
+// What a stage returns.
+using StageResult = std::variant<Stay, UseStage, DialFirst, UseSmc, UseTcp, End>;
+
+struct DeleteStage {
+  template <class One>
+  void operator()(One* stage) const;
+};
+template <class One>
+using StagePtr = std::unique_ptr<One, DeleteStage>;
+template <class One, class... Arguments>
+StagePtr<One> make_stage(Arguments&&... arguments) {
+  return StagePtr<One>(new One(std::forward<Arguments>(arguments)...));
+}
+
+// The stage of a connection, or none once that has ended. Handshakes are many times as large as
+// the stages of idle connections, so that each lies in memory of its own.
+class Stage {
+ public:
+  using Any = std::variant<std::monostate, StagePtr<OutboundDial>, StagePtr<InboundDial>,
+                           StagePtr<FramesStage>, StagePtr<OutboundHandshake>,
+                           StagePtr<InboundHandshake>, StagePtr<SmcStage>, StagePtr<TcpStage>>;
+  Stage() = default;
+  template <class One>
+  Stage(StagePtr<One> stage) : any_(std::move(stage)) {}
+
+  explicit operator bool() const { return !std::holds_alternative<std::monostate>(any_); }
+  // Null if it is another stage.
+  template <class One>
+  One* get() const {
+    const StagePtr<One>* const found = std::get_if<StagePtr<One>>(&any_);
+    return found != nullptr ? found->get() : nullptr;
+  }
+  template <class One>
+  StagePtr<One> release() {
+    return std::move(std::get<StagePtr<One>>(any_));
+  }
+
+  StageResult handle(const Event& event, TimePoint now);
+
+  // Another process is to go on with the connection. True when it can be parked as it is now.
+  // `at_last`: there is no time to wait for a better moment.
+  bool parkable(bool at_last) const;
+  // What it has in hand. The stage does nothing any more. REQUIRES: parkable(true)
+  ParkedMode park();
+  // The connection has ended: gives back what others count.
+  void leave(TimePoint now);
+
+  // Its place in a link group, or null.
+  SmcRelay* smc() const;
+  // Its frames, or null.
+  FramedRelay* framed() const;
+  bool uses(const DeviceSlot& slot) const;
+  // Tries the application's stream without waiting for its event; true when a turn is due.
+  bool try_read();
+
+ private:
+  Any any_;
+};
+
+// The stages and events by their names, and whether a stage acts on an event.
+struct StageRow {
+  const char* stage;
+  std::array<bool, std::variant_size_v<Event>> acts;
+};
+inline constexpr std::size_t kStages = std::variant_size_v<Stage::Any> - 1;
+std::array<StageRow, kStages> stage_rows();
 
 // The stage waits. It has called SessionResources::mark_ready() if it wants to run again at once.
 struct Stay {};
 
 // The next stage begins in this turn.
 struct UseStage {
-  std::unique_ptr<Stage> next;
+  Stage next;
 };
 
 // The application is dialled. Then this stage begins once more.
@@ -58,50 +144,6 @@ struct UseTcp {
 // The session ends. `reset_why`: both streams are reset; null at an end in order.
 struct End {
   const char* reset_why = nullptr;
-};
-
-using StageResult = std::variant<Stay, UseStage, DialFirst, UseSmc, UseTcp, End>;
-
-class Stage {
- public:
-  virtual ~Stage() = default;
-
-  // When it becomes the stage of the session.
-  virtual StageResult begin(TimePoint) { return Stay{}; }
-  // In a turn after SessionResources::mark_ready().
-  virtual StageResult run(TimePoint now) = 0;
-  // Its timer has expired; see StageHost::handle_stage_deadline().
-  virtual StageResult handle_deadline(TimePoint) { return Stay{}; }
-  // A handshake with the peer has been given to it.
-  virtual void handle_permit_granted() {}
-  // As ConnectionOwner.
-  virtual StageResult handle_group_confirmed(TimePoint) { return Stay{}; }
-  virtual StageResult handle_group_refused(FallbackReason, TimePoint) { return Stay{}; }
-  virtual StageResult handle_group_lost(TimePoint) { return Stay{}; }
-  virtual StageResult handle_rmb_announced(TimePoint) { return Stay{}; }
-
-  // The process ends, and another one is to go on with the connection. True when it can be parked
-  // as it is now. `at_last`: there is no time to wait for a better moment.
-  virtual bool parkable(bool) const { return false; }
-  // There is no more time to wait: does what makes it parkable within a turn, if anything does.
-  // REQUIRES: not parkable(true)
-  virtual void hurry(TimePoint) {}
-  // What it has in hand. The stage does nothing any more. REQUIRES: parkable(true)
-  virtual ParkedMode park() { return ParkedUndialled{}; }
-
-  // The worker ends: what the application was told is sent goes out, and the peer is told. False if
-  // the connection had ended in order already, and only its turn had not come: no reset may follow.
-  virtual bool abort(TimePoint) { return true; }
-  // The session has ended: gives back what others count.
-  virtual void end(TimePoint) {}
-
-  // Its place in a link group, or null.
-  virtual SmcRelay* smc() { return nullptr; }
-  // Its frames, or null.
-  virtual FramedRelay* framed() { return nullptr; }
-  virtual bool uses(const DeviceSlot&) const { return false; }
-  // Tries the application's stream without waiting for its event; true when a turn is due.
-  virtual bool try_read() { return false; }
 };
 
 }  // namespace fairlead::relay

@@ -24,7 +24,7 @@ TcpStage::TcpStage(SessionResources& session, ParkedTcp parked)
   relay_.towards_app().resume(std::move(parked.towards_app));
 }
 
-StageResult TcpStage::begin(TimePoint) {
+StageResult TcpStage::handle(Entered, TimePoint) {
   liveness_.watch(session_);
   session_.provide_for_lasting();
   if (session_.outbound()) session_.net->expect_urgent_data();
@@ -32,7 +32,7 @@ StageResult TcpStage::begin(TimePoint) {
   return Stay{};
 }
 
-StageResult TcpStage::run(TimePoint now) {
+StageResult TcpStage::handle(Ready, TimePoint now) {
   if (liveness_.gone()) {
     session_.net->note_error(ETIMEDOUT);
     relay_.end_net();

@@ -11,20 +11,22 @@
 
 namespace fairlead::relay {
 
-class TcpStage final : public Stage {
+class TcpStage final {
  public:
+  static constexpr const char* kName = "TcpStage";
+  using Ignores = Events<DeadlineDue, PermitGranted, GroupConfirmed, GroupRefused, GroupLost,
+                         RmbAnnounced, ParkWanted, WorkerEnds>;
+
   // `from`: where it goes on.
   TcpStage(SessionResources& session, const UseTcp& from);
   // Goes on with what another process has parked.
   TcpStage(SessionResources& session, ParkedTcp parked);
 
-  StageResult begin(TimePoint now) override;
-  StageResult run(TimePoint now) override;
-  bool parkable(bool) const override { return true; }
-  ParkedMode park() override {
-    return ParkedTcp{relay_.towards_net().park(), relay_.towards_app().park()};
-  }
-  void end(TimePoint) override { session_.report.carried_no_longer(Transport::kTcp); }
+  StageResult handle(Entered, TimePoint now);
+  StageResult handle(Ready, TimePoint now);
+  bool parkable(bool) const { return true; }
+  ParkedMode park() { return ParkedTcp{relay_.towards_net().park(), relay_.towards_app().park()}; }
+  void leave(TimePoint) { session_.report.carried_no_longer(Transport::kTcp); }
 
  private:
   SessionResources& session_;

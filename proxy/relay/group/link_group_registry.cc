@@ -71,12 +71,12 @@ void LinkGroupRegistry::handle_events_of(Group& group) {
       case smc::GroupEvent::Kind::kLinkConfirmed: {
         shared_.lines.write(LogLevel::kInfo, "smc.group", "established", now,
                             [&](LogEvent& line) { line.field("group", group.id()); });
-        for (ConnectionOwner* owner : owners_of(group)) owner->handle_group_confirmed(now);
+        for (ConnectionOwner* owner : owners_of(group)) owner->handle(GroupConfirmed{}, now);
         break;
       }
       case smc::GroupEvent::Kind::kLinkRefused:
         for (ConnectionOwner* owner : owners_of_connections(group))
-          owner->handle_group_refused(event->reason, now);
+          owner->handle(GroupRefused{event->reason}, now);
         break;
       case smc::GroupEvent::Kind::kLinkTested:
         shared_.stats->link_test_ok.add();
@@ -125,7 +125,7 @@ void LinkGroupRegistry::handle_events_of(Group& group) {
 
 void LinkGroupRegistry::notify_announced(Group& group) {
   for (ConnectionOwner* owner : owners_of_connections(group))
-    owner->handle_rmb_announced(shared_.now());
+    owner->handle(RmbAnnounced{}, shared_.now());
 }
 
 std::vector<ConnectionOwner*> LinkGroupRegistry::owners_of_connections(Group& group) {
@@ -152,7 +152,7 @@ void LinkGroupRegistry::handle_terminated(Group& group, const char* why) {
                             .field("why", why);
                       });
   closing_.push_back({&group, now + kClosingWait});
-  for (ConnectionOwner* owner : owners) owner->handle_group_lost(now);
+  for (ConnectionOwner* owner : owners) owner->handle(GroupLost{}, now);
 }
 
 bool LinkGroupRegistry::flush(TimePoint now) {

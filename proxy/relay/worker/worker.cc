@@ -188,7 +188,7 @@ void Worker::retire(Session& session) {
 void Worker::grant_permit(std::uint64_t session) {
   const auto found = sessions_.find(session);
   SMC_ASSERT(found != sessions_.end(), session);
-  found->second->handle_permit_granted();
+  found->second->handle(PermitGranted{}, network_.now());
 }
 
 bool Worker::uses(const DeviceSlot& slot) const {
@@ -235,7 +235,7 @@ void Worker::run(std::deque<Session*>& ready) {
     session.queued = false;
     ++session.runs;
     if (!session.negotiating()) active_.add(session);
-    session.run(now);
+    session.handle(Ready{}, now);
     // The peer begins with the first messages while we still read the next: without this, many
     // small requests move as one convoy and one side always waits for the other.
     if (++since_flush % kSessionsPerFlush == 0) flush();

@@ -302,7 +302,7 @@ TEST_F(OutboundDialTest, IsTcpWhenItsTurnDoesNotCome) {
 TEST_F(OutboundDialTest, AGrantedTurnHasNoDeadline) {
   take_the_turn();
   dial_out();
-  host.stage->handle_permit_granted();
+  host.call(PermitGranted{});
   wait(config.smc.handshake_timeout);
   const TimePoint dialled = network.time;
   EXPECT_EQ(timers.next_deadline(), dialled + config.limits.dial_timeout);
@@ -517,35 +517,16 @@ TEST_F(FramesDialTest, AResetMeanwhileDoesNotEndTheDial) {
 // A handshake whose Proposal waits for the application.
 class WaitingHandshakeTest : public DialTest {
  protected:
-  struct Waiting final : Stage {
-    StageResult begin(TimePoint) override {
-      begun = true;
-      return Stay{};
-    }
-    StageResult run(TimePoint) override { return Stay{}; }
-    bool uses(const DeviceSlot& slot) const override { return &slot == used; }
-    bool begun = false;
-    const DeviceSlot* used = nullptr;
-  };
   WaitingHandshakeTest() {
     open(Direction::kInbound);
-    auto handshake = std::make_unique<Waiting>();
-    handshake->used = rnic.slot;
-    begin<InboundDial>(std::unique_ptr<Stage>(std::move(handshake)));
+    begin<InboundDial>(
+        make_stage<InboundHandshake>(*session, InboundHandshake::First::kProposal, false));
   }
-  Placed rnic = add_device(), other = add_device();
 };
 
 TEST_F(WaitingHandshakeTest, GoesOnWhenTheApplicationIsThere) {
   answer();
-  Waiting* const waited = next<Waiting>();
-  ASSERT_TRUE(waited);
-  EXPECT_FALSE(waited->begun);
-}
-
-TEST_F(WaitingHandshakeTest, UsesItsDeviceMeanwhile) {
-  EXPECT_TRUE(host.stage->uses(*rnic.slot));
-  EXPECT_FALSE(host.stage->uses(*other.slot));
+  EXPECT_TRUE(next<InboundHandshake>());
 }
 
 TEST_F(WaitingHandshakeTest, IsVoidWhenThePeerResets) {
@@ -560,7 +541,7 @@ TEST_F(WaitingHandshakeTest, GoesOnWhenThePeerOnlyEnds) {
   turn();
   EXPECT_TRUE(stays());
   answer();
-  EXPECT_TRUE(next<Waiting>());
+  EXPECT_TRUE(next<InboundHandshake>());
 }
 
 // What a client said before its reset is still for the server.

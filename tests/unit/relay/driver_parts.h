@@ -50,13 +50,14 @@ inline smc::LinkIdentity identity_of(const rdma::PeerEndpoint& peer) {
 class CountingOwner final : public ConnectionOwner {
  public:
   void handle_connection_event() override { ++events; }
-  void handle_group_confirmed(TimePoint) override {
+  void handle(const Event& event, TimePoint) override {
+    if (const auto* const why = std::get_if<GroupRefused>(&event)) refused = why->reason;
+    if (std::holds_alternative<GroupLost>(event)) ++lost;
+    if (std::holds_alternative<RmbAnnounced>(event)) ++told;
+    if (!std::holds_alternative<GroupConfirmed>(event)) return;
     ++confirmed;
     if (when_confirmed) when_confirmed();
   }
-  void handle_group_refused(FallbackReason reason, TimePoint) override { refused = reason; }
-  void handle_group_lost(TimePoint) override { ++lost; }
-  void handle_rmb_announced(TimePoint) override { ++told; }
 
   int events = 0, confirmed = 0, lost = 0, told = 0;
   std::optional<FallbackReason> refused;

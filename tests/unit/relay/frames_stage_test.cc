@@ -60,8 +60,7 @@ class FramesStageTest : public StageTest {
   }
   void start_server(const std::string& unread = kPreface) {
     open_both(Direction::kInbound);
-    auto stage =
-        std::make_unique<FramesStage>(*session, smc::Deferral::Windows::kNone, network.time);
+    auto stage = make_stage<FramesStage>(*session, smc::Deferral::Windows::kNone, network.time);
     std::vector<std::byte> bytes = bytes_of(unread);
     stage->take(bytes);
     begin_stage(std::move(stage));
@@ -192,7 +191,7 @@ TEST_F(FramesStageTest, AGrantedTurnHasNoDeadline) {
   take_the_turn();
   start_client();
   earn();
-  host.stage->handle_permit_granted();
+  host.call(PermitGranted{});
   wait(config.smc.handshake_timeout);
   expect_handed_over();
   net->feed(hand_over_frame(0));
@@ -355,8 +354,7 @@ class FramesWithWindowsTest : public FramesStageTest {
     if (direction == Direction::kOutbound) {
       begin<FramesStage>(smc::Deferral::Windows::kKnown, network.time);
     } else {
-      auto stage =
-          std::make_unique<FramesStage>(*session, smc::Deferral::Windows::kKnown, network.time);
+      auto stage = make_stage<FramesStage>(*session, smc::Deferral::Windows::kKnown, network.time);
       std::vector<std::byte> bytes = bytes_of(kPreface);
       stage->take(bytes);
       begin_stage(std::move(stage));

@@ -23,10 +23,7 @@ inline constexpr std::uint8_t kHostOfPeer = 9;
 class OtherConnection final : public ConnectionOwner {
  public:
   void handle_connection_event() override {}
-  void handle_group_confirmed(TimePoint) override {}
-  void handle_group_refused(FallbackReason, TimePoint) override {}
-  void handle_group_lost(TimePoint) override {}
-  void handle_rmb_announced(TimePoint) override {}
+  void handle(const Event&, TimePoint) override {}
 
   GroupMembership membership;
 };
@@ -177,7 +174,7 @@ class HandshakeTest : public StageTest {
     ASSERT_TRUE(tcp_result()) << "the connection is not TCP";
     EXPECT_EQ(fallback_info(tcp_result()->cause.reason).name, fallback_info(expected).name);
     EXPECT_EQ(tcp_result()->cause.side, side);
-    EXPECT_FALSE(host.stage->smc()) << "it has kept its place in a group";
+    EXPECT_FALSE(host.stage.smc()) << "it has kept its place in a group";
   }
   const UseSmc* smc_result() const { return std::get_if<UseSmc>(&host.result); }
 

@@ -121,7 +121,16 @@ TEST_F(InboundHandshakeTest, TheApplicationIsDialledBeforeTheAccept) {
   EXPECT_TRUE(std::holds_alternative<DialFirst>(host.result));
   EXPECT_EQ(net->outgoing, "");
   EXPECT_FALSE(timers.next_deadline());
-  EXPECT_TRUE(host.stage->uses(*rnic.slot));
+  EXPECT_TRUE(host.stage.uses(*rnic.slot));
+}
+
+TEST_F(InboundHandshakeTest, ItsDeviceIsInUseWhileTheApplicationIsDialled) {
+  await();
+  send(proposal());
+  session->app.reset();
+  begin<InboundDial>(host.stage.release<InboundHandshake>());
+  EXPECT_TRUE(stays());
+  EXPECT_TRUE(host.stage.uses(*rnic.slot));
 }
 
 TEST_F(InboundHandshakeTest, AFirstContactEndsInSmc) {
@@ -583,7 +592,7 @@ TEST_F(InboundHandshakeTest, AnyOtherDeclineLeavesTheLinkAlone) {
 TEST_F(InboundHandshakeTest, TheElementOfAConnectionThatTheClientDeclinesIsUsedAgain) {
   establish_group();
   accept_proposal();
-  const smc::ElementId used = host.stage->smc()->buffers().element();
+  const smc::ElementId used = host.stage.smc()->buffers().element();
   send_decline(R::kMemory);
   EXPECT_EQ(group().join(devices.buffer_sizes(*rnic.device), 0).value().element, used);
 }
@@ -592,7 +601,7 @@ TEST_F(InboundHandshakeTest, TheElementOfAConnectionThatTheClientDeclinesIsUsedA
 TEST_F(InboundHandshakeTest, TheElementOfAConnectionThatIsDeclinedBehindTheAcceptStaysTaken) {
   establish_group();
   accept_proposal();
-  const smc::ElementId used = host.stage->smc()->buffers().element();
+  const smc::ElementId used = host.stage.smc()->buffers().element();
   send(confirm_of_client(true));
   expect_declined(R::kSyncError);
   EXPECT_NE(group().join(devices.buffer_sizes(*rnic.device), 0).value().element, used);

@@ -159,8 +159,8 @@ TEST_F(OutboundHandshakeTest, TheServerMayLeadToAnotherDevice) {
   near.reachability->servers = {gid_of(kHostOfPeer)};
   rnic.reachability->servers.clear();
   EXPECT_EQ(confirm_first_contact().gid, gid_of(3));
-  EXPECT_TRUE(host.stage->uses(*near.slot));
-  EXPECT_FALSE(host.stage->uses(*rnic.slot));
+  EXPECT_TRUE(host.stage.uses(*near.slot));
+  EXPECT_FALSE(host.stage.uses(*rnic.slot));
 }
 
 // Reasons that are found before the Proposal: a Decline instead of it.
@@ -325,7 +325,7 @@ TEST_F(OutboundHandshakeTest, MemoryOfTheServerThatCannotBeWrittenIsDeclined) {
 TEST_F(OutboundHandshakeTest, MemoryOfTheServerThatIsGoneAtLastIsDeclined) {
   rnic.device->able.remote_memory_addressable = true;
   confirm_first_contact();
-  host.handle_group_confirmed(network.now());
+  host.handle(GroupConfirmed{}, network.now());
   settle();
   expect_declined(R::kHandshakeTimeout);
 }
@@ -424,7 +424,7 @@ TEST_F(OutboundAnnouncementTest, TheNextConnectionIsDeclinedAtOnce) {
 
 TEST_F(OutboundHandshakeTest, AGroupThatIsLostBeforeTheAcceptIsOfNoConcern) {
   propose();
-  host.handle_group_lost(network.now());
+  host.handle(GroupLost{}, network.now());
   settle();
   EXPECT_TRUE(stays());
 }

@@ -39,7 +39,7 @@ class SmcStageTest : public HandshakeTest {
   }
   void start() { begin<SmcStage>(join()); }
 
-  SmcRelay& relay() { return *host.stage->smc(); }
+  SmcRelay& relay() { return *host.stage.smc(); }
   // What the peer sends: bytes in our element, and then the message about them.
   void receive(const std::string& bytes) {
     std::memcpy(relay().buffers().local().data() + message.producer.offset, bytes.data(),

@@ -78,11 +78,11 @@ TEST_F(SmcStageTest, IsResetIfTheProcessDies) {
 
 TEST_F(SmcStageTest, ALookFindsBytesOfWhichNoEventHasTold) {
   start();
-  EXPECT_FALSE(host.stage->try_read());
+  EXPECT_FALSE(host.stage.try_read());
   EXPECT_FALSE(host.ready);
   app->feed("early");
   app->set_not_readable();
-  EXPECT_TRUE(host.stage->try_read());
+  EXPECT_TRUE(host.stage.try_read());
   EXPECT_TRUE(host.ready);
   settle();
   EXPECT_EQ(element_text(5), "early");
@@ -237,7 +237,7 @@ TEST_F(IdlePagesTest, AreAskedForAgainAfterATurnThatCalledThemOff) {
 TEST_F(IdlePagesTest, AreNotWrittenWhileTheyAreGivenBack) {
   begin_return();
   app->feed("behind");
-  EXPECT_FALSE(host.stage->try_read());
+  EXPECT_FALSE(host.stage.try_read());
   turn();
   wait(std::chrono::seconds(1));
   EXPECT_EQ(element_text(13), std::string("request") + std::string(6, '\0'));
@@ -258,7 +258,7 @@ TEST_F(IdlePagesTest, AreNotLeftToThePeerWhileTheyAreGivenBack) {
 
 TEST_F(IdlePagesTest, KeepNoConnectionOfALostGroup) {
   begin_return();
-  host.handle_group_lost(network.now());
+  host.handle(GroupLost{}, network.now());
   settle();
   expect_streams_reset();
 }
@@ -361,7 +361,7 @@ TEST_F(SmcStageTest, TheLinkMayBeLostWhileTheAnswerIsAwaited) {
 TEST_F(SmcStageTest, NoLookIsTakenWithoutTheApplication) {
   start();
   reset_application();
-  EXPECT_FALSE(host.stage->try_read());
+  EXPECT_FALSE(host.stage.try_read());
 }
 
 TEST_F(SmcStageTest, AnAbortOfThePeerResetsTheApplicationBehindItsBytes) {
@@ -418,7 +418,7 @@ TEST_F(SmcStageTest, WhatThePeerAnnouncedBeforeItsResetIsDelivered) {
   start();
   app->unsent_bytes = 1;  // the stream stays until the socket has passed them on
   net->feed_reset();
-  host.call([&](TimePoint now) { return host.stage->run(now); });
+  host.call(Ready{});
   groups.flush(network.now());
   EXPECT_FALSE(sent().state.aborted);
   receive("last words");
@@ -501,7 +501,7 @@ TEST_F(SmcStageTest, AnAbortFollowsWhatTheApplicationWasToldIsSent) {
   start();
   app->feed("sent");
   turn();
-  EXPECT_TRUE(host.stage->abort(network.now()));
+  EXPECT_TRUE(std::holds_alternative<Stay>(host.stage.handle(WorkerEnds{}, network.now())));
   EXPECT_TRUE(sent().state.aborted);
   EXPECT_EQ(sent().producer.offset, 4U);
 }
@@ -511,7 +511,7 @@ TEST_F(SmcStageTest, AConnectionThatBothSidesHaveClosedIsNotAborted) {
   end_both();
   message.state.closed = true;
   deliver_state();
-  EXPECT_FALSE(host.stage->abort(network.now()));
+  EXPECT_TRUE(std::holds_alternative<End>(host.stage.handle(WorkerEnds{}, network.now())));
   EXPECT_FALSE(sent().state.aborted);
 }
 

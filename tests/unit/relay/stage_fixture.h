@@ -41,31 +41,17 @@ class FakeSession final : public StageHost {
  public:
   void handle_ready(event::Stream&) override { mark_ready(); }
   void mark_ready() override { ready = true; }
-  void handle_stage_deadline() override {
-    call([&](TimePoint now) { return stage->handle_deadline(now); });
-  }
   void handle_connection_event() override { mark_ready(); }
-  void handle_group_confirmed(TimePoint) override {
-    call([&](TimePoint now) { return stage->handle_group_confirmed(now); });
-  }
-  void handle_group_refused(FallbackReason reason, TimePoint) override {
-    call([&](TimePoint now) { return stage->handle_group_refused(reason, now); });
-  }
-  void handle_group_lost(TimePoint) override {
-    call([&](TimePoint now) { return stage->handle_group_lost(now); });
-  }
-  void handle_rmb_announced(TimePoint) override {
-    call([&](TimePoint now) { return stage->handle_rmb_announced(now); });
-  }
+  void handle(const Event& event, TimePoint) override { call(event); }
 
   // The stage acts, unless it has returned what follows already.
-  void call(const std::function<StageResult(TimePoint)>& act) {
+  void call(const Event& event) {
     if (!stage || !std::holds_alternative<Stay>(result)) return;
-    result = act(clock->now());
+    result = stage.handle(event, clock->now());
   }
 
   const Clock* clock = nullptr;
-  std::unique_ptr<Stage> stage;
+  Stage stage;
   StageResult result;
   bool ready = false;
 };
@@ -194,15 +180,15 @@ class StageTest : public testing::Test {
 
   template <class StageType, class... Arguments>
   StageType& begin(Arguments&&... arguments) {
-    auto stage = std::make_unique<StageType>(*session, std::forward<Arguments>(arguments)...);
+    auto stage = make_stage<StageType>(*session, std::forward<Arguments>(arguments)...);
     StageType& begun = *stage;
     begin_stage(std::move(stage));
     return begun;
   }
-  void begin_stage(std::unique_ptr<Stage> stage) {
+  void begin_stage(Stage stage) {
     host.stage = std::move(stage);
     host.result = Stay{};
-    host.call([&](TimePoint now) { return host.stage->begin(now); });
+    host.call(Entered{});
     settle();
   }
   // The stage that was returned becomes that of the session.
@@ -217,7 +203,7 @@ class StageTest : public testing::Test {
       more = devices.poll(network.now());
       timers.run(network.now());
       if (std::exchange(host.ready, false)) {
-        host.call([&](TimePoint now) { return host.stage->run(now); });
+        host.call(Ready{});
         more = true;
       }
       more = more || groups.events_pending();
@@ -237,7 +223,7 @@ class StageTest : public testing::Test {
     settle();
   }
   void give_turn() {
-    host.stage->handle_permit_granted();
+    host.call(PermitGranted{});
     settle();
   }
 
@@ -259,16 +245,16 @@ class StageTest : public testing::Test {
   template <class StageType>
   StageType* next() const {
     const UseStage* const use = std::get_if<UseStage>(&host.result);
-    return use != nullptr ? dynamic_cast<StageType*>(use->next.get()) : nullptr;
+    return use != nullptr ? use->next.template get<StageType>() : nullptr;
   }
 
   // As the session does at its end. The streams live on for the test.
   void close() {
     if (auto* const smc = std::get_if<UseSmc>(&host.result))
       smc->membership.leave(network.now(), true);
-    if (host.stage) host.stage->end(network.now());
+    host.stage.leave(network.now());
     host.result = Stay{};
-    host.stage.reset();
+    host.stage = {};
     groups.stop_waiting(host);
   }
 
