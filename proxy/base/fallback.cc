@@ -231,6 +231,7 @@ FallbackReason fallback_from_open(const Error& error) {
   if (error.system == EMFILE || error.system == ENFILE) return R::kConnectionLimit;
   if (error.code == Errc::kPermission) return R::kDeviceOpenEperm;
   if (error.code == Errc::kExhausted) return R::kMemlockLimit;
+  if (error.code == Errc::kMemoryLimit) return R::kMemory;
   if (error.code == Errc::kUnsupported) return R::kRnicUnsupported;
   return R::kNoRdmaDevice;
 }

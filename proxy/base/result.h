@@ -16,10 +16,12 @@ enum class Errc : std::uint8_t {
   kMalformed,    // a field holds a value that the format forbids
   kUnsupported,  // well formed, but not something we speak
   kExhausted,    // a named limit, or memory, is used up
+  kMemoryLimit,  // memory.limit is used up
   kNotFound,     // the thing named does not exist (rkey, path, link, device)
   kPermission,   // the kernel refused: EPERM, EACCES
   kWouldBlock,   // not now; the caller will be told when
   kPeerGone,     // the other process, port or host has vanished
+  kPeerRefused,  // the peer says no
   kTimedOut,     // a named wait has expired
   kWrongState,   // legal elsewhere, not here and now
   kSystem,       // any other system call failure; see Error::system

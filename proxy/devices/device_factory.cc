@@ -42,9 +42,10 @@ std::optional<admin::Fact> DeviceFactory::give_shm(relay::DeviceRegistry& device
   if (added) return std::nullopt;
   LogEvent(LogLevel::kError, "main", "no_shm_device").field("what", to_string(added.error()));
   devices.set_no_device_reason(
-      added.error().code == Errc::kPermission  ? FallbackReason::kShmOpenEperm
-      : added.error().code == Errc::kExhausted ? FallbackReason::kMemory
-                                               : FallbackReason::kNoRdmaDevice);
+      added.error().code == Errc::kPermission    ? FallbackReason::kShmOpenEperm
+      : added.error().code == Errc::kExhausted   ? FallbackReason::kMemory
+      : added.error().code == Errc::kMemoryLimit ? FallbackReason::kMemory
+                                                 : FallbackReason::kNoRdmaDevice);
   return admin::Fact{"shm_device", admin::FactStatus::kFail, to_string(added.error()),
                      "make devices.shm.directory writable: " + config_.devices.shm.directory};
 }

@@ -354,8 +354,8 @@ Result<Group*> create_group(HandshakeCommon& common, const PeerKey& key) {
 
 FallbackReason reason_for(HandshakeCommon& common, const Error& lack, FallbackReason reason) {
   common.session.note(lack.what);
-  if (lack.what == std::string_view(kBudgetSpent)) return FallbackReason::kMemory;
-  if (lack.what == std::string_view(kKeysRefused)) return FallbackReason::kMemoryRegistration;
+  if (lack.code == Errc::kMemoryLimit) return FallbackReason::kMemory;
+  if (lack.code == Errc::kPeerRefused) return FallbackReason::kMemoryRegistration;
   const rdma::Device& device = common.path.slot->device();
   if (lack.code != Errc::kExhausted || device.capabilities().registered_bytes_max == 0)
     return reason;

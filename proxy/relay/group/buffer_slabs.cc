@@ -43,13 +43,14 @@ Result<smc::ElementId> BufferSlabs::take(const BufferSizes& sizes) {
 }
 
 Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
-  if (slabs_.barred_count() != 0) return Error{Errc::kExhausted, kKeysRefused};
+  if (slabs_.barred_count() != 0) return Error{Errc::kPeerRefused, kKeysRefused};
   if (slabs_.full()) return Error{Errc::kExhausted, "slabs of the link group"};
   std::optional<smc::SlabPlan> plan =
       smc::plan_slab(ring_memory(), slabs_.total_bytes(), sizes.wanted_code, sizes.least_code);
   if (!plan) {
     const bool budget_spent = budget_.rings_left_bytes() < smc::element_bytes(sizes.least_code);
-    return Error{Errc::kExhausted, budget_spent ? kBudgetSpent : "locked memory"};
+    return budget_spent ? Error{Errc::kMemoryLimit, kBudgetSpent}
+                        : Error{Errc::kExhausted, "locked memory"};
   }
   // A smaller element that is free already is better than registering another slab of its size.
   if (plan->size_code < sizes.wanted_code &&

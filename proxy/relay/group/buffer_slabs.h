@@ -40,8 +40,8 @@ class BufferSlabs {
   // The one added last.
   void remove_device();
 
-  // kExhausted when there is no memory for the least size. kKeysRefused: there is a barred slab,
-  // and no other is added beside it, because the peer would refuse its key as well.
+  // kMemoryLimit or kExhausted when there is no memory for the least size. kPeerRefused: there is a
+  // barred slab, and no other is added beside it, because the peer would refuse its key as well.
   Result<smc::ElementId> take(const BufferSizes& sizes);
   void release(smc::ElementId element, TimePoint now);
 

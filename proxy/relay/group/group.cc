@@ -26,7 +26,7 @@ Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, const Group
                                              TimePoint now) {
   auto charge = MemoryCharge::take(*shared.budget, MemoryUse::kMessages, kGroupBytes,
                                    shared.budget->limit_bytes() / kGroupsLeave);
-  if (!charge) return Error{Errc::kExhausted, kBudgetSpent};
+  if (!charge) return Error{Errc::kMemoryLimit, kBudgetSpent};
   std::unique_ptr<Group> group(new Group(shared, start, now));
   group->charge_ = std::move(*charge);
   SMC_TRY(group->create_link(0, {start.device, start.port}));

@@ -64,7 +64,7 @@ class Group final : public LinkFailureHandler {
   // Begins to confirm the first link, which is connected.
   void start_first_contact(TimePoint now);
 
-  // A token and an element; kExhausted when there are none.
+  // A token and an element; kExhausted, or as BufferSlabs::take(), when there are none.
   struct Member {
     AlertToken token;
     smc::ElementId element;

@@ -39,7 +39,7 @@ class GroupMemory {
   const BufferSlabs& rmbs() const { return *rmbs_; }
   const BufferSlabs& send_rings() const { return *send_rings_; }
 
-  // An element of an RMB; kExhausted when there is none.
+  // An element of an RMB. Errors: as BufferSlabs::take().
   Result<smc::ElementId> take_element(const BufferSizes& sizes) { return rmbs_->take(sizes); }
   // `quarantine`: the peer may still write into the element, so it stays taken.
   void release_element(smc::ElementId element, bool quarantine, TimePoint now);

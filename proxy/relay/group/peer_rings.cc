@@ -6,14 +6,14 @@ namespace fairlead::relay {
 
 Result<MemoryCharge> PeerRings::reserve(std::size_t bytes) {
   std::optional<MemoryCharge> charge = MemoryCharge::take(budget_, MemoryUse::kPeerRings, bytes);
-  if (!charge) return Error{Errc::kExhausted, kBudgetSpent};
+  if (!charge) return Error{Errc::kMemoryLimit, kBudgetSpent};
   return std::move(*charge);
 }
 
 Result<void> PeerRings::claim(MemoryCharge& reserved, const PeerRingId& ring, std::size_t bytes) {
   const auto found = rings_.find(key_of(ring));
   if (found == rings_.end()) {
-    if (!reserved.resize(bytes)) return Error{Errc::kExhausted, kBudgetSpent};
+    if (!reserved.resize(bytes)) return Error{Errc::kMemoryLimit, kBudgetSpent};
     rings_.emplace(key_of(ring), Ring{std::move(reserved), 1, false});
     return {};
   }
@@ -21,7 +21,7 @@ Result<void> PeerRings::claim(MemoryCharge& reserved, const PeerRingId& ring, st
   const std::size_t before = paid.charge.bytes();
   // The reservation may be what makes room for the rest.
   reserved = {};
-  if (bytes > before && !paid.charge.resize(bytes)) return Error{Errc::kExhausted, kBudgetSpent};
+  if (bytes > before && !paid.charge.resize(bytes)) return Error{Errc::kMemoryLimit, kBudgetSpent};
   if (paid.users++ == 0) --idle_;
   return {};
 }

@@ -30,10 +30,10 @@ class PeerRings {
  public:
   explicit PeerRings(MemoryBudget& budget) : budget_(budget) {}
 
-  // Before the peer has named an element. kExhausted where the budget refuses.
+  // Before the peer has named an element. kMemoryLimit where the budget refuses.
   Result<MemoryCharge> reserve(std::size_t bytes);
   // A connection begins to use the element. What was reserved pays for it, or is given back where
-  // it has been paid for before. kExhausted, and nothing changes, where more is needed than there
+  // it has been paid for before. kMemoryLimit, and nothing changes, where more is needed than there
   // is.
   Result<void> claim(MemoryCharge& reserved, const PeerRingId& ring, std::size_t bytes);
   // The connection has ended. True when the peer has deleted the key and no other connection uses

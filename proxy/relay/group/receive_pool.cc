@@ -76,7 +76,7 @@ Result<std::unique_ptr<ReceivePool>> ReceivePool::create(ReceivePools& pools, rd
 Result<void> ReceivePool::grow(std::uint32_t count) {
   const std::size_t bytes = std::size_t{count} * rdma::kMessageBytesMax;
   std::optional<MemoryCharge> charge = MemoryCharge::take(budget_, MemoryUse::kMessages, bytes);
-  if (!charge) return Error{Errc::kExhausted, kBudgetSpent};
+  if (!charge) return Error{Errc::kMemoryLimit, kBudgetSpent};
   Chunk chunk;
   chunk.charge = std::move(*charge);
   chunk.memory = SMC_TRY(device_.allocate_buffer(domain_, bytes, rdma::BufferUse::kMessages));

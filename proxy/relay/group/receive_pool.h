@@ -62,7 +62,7 @@ class ReceivePools {
 class ReceivePool {
  public:
   // The first buffers are posted. `device`, `domain` and `budget` outlive the pool, which outlives
-  // the queue pairs on its queue. kExhausted where `budget` has no room for the buffers.
+  // the queue pairs on its queue. kMemoryLimit where `budget` has no room for the buffers.
   static Result<std::unique_ptr<ReceivePool>> create(ReceivePools& pools, rdma::Device& device,
                                                      rdma::ProtectionDomain& domain, PoolSize size,
                                                      MemoryBudget& budget);

@@ -40,11 +40,11 @@ class BufferSlabsTest : public testing::Test {
     ASSERT_EQ(slabs.retire(kNow), 1);
     slabs.free(1);
   }
-  void expect_refused(const BufferSizes& sizes, const char* what) {
+  void expect_refused(const BufferSizes& sizes, const char* what, Errc code = Errc::kExhausted) {
     const std::size_t buffers = one.buffers.size();
     const Result<smc::ElementId> element = slabs.take(sizes);
     ASSERT_FALSE(element);
-    EXPECT_EQ(element.error().code, Errc::kExhausted);
+    EXPECT_EQ(element.error().code, code);
     EXPECT_STREQ(element.error().what, what);
     EXPECT_EQ(one.buffers.size(), buffers);
   }
@@ -148,7 +148,7 @@ TEST_F(BufferSlabsTest, ASlabOfTheWantedSizeGoesBeforeASmallerFreeElement) {
 
 TEST_F(BufferSlabsTest, WithoutBudgetForTheLeastSizeThereIsNone) {
   leave(2 * kElement - 1);
-  expect_refused({2, 1}, kBudgetSpent);
+  expect_refused({2, 1}, kBudgetSpent, Errc::kMemoryLimit);
   EXPECT_EQ(slabs.slab_numbers(), 0U);
   EXPECT_EQ(slabs.size_code(take({2, 0})), 0);
 }
@@ -210,7 +210,7 @@ TEST_F(BufferSlabsTest, ADeviceWithoutTheLeastSizeHasTheLastWord) {
 TEST_F(BufferSlabsTest, BesideABarredSlabThereIsNoOther) {
   const smc::ElementId element = take();
   slabs.bar(0);
-  expect_refused(kSmall, kKeysRefused);
+  expect_refused(kSmall, kKeysRefused, Errc::kPeerRefused);
   slabs.release(element, kNow);
   ASSERT_EQ(slabs.retire(kNow), 0);
   take();  // the peer has deleted the key, so it may take another
@@ -221,7 +221,7 @@ TEST_F(BufferSlabsTest, OtherSlabsAreUsedBesideABarredOne) {
   const smc::ElementId other = take({1, 0});
   slabs.bar(other.slab);
   EXPECT_EQ(slabs.size_code(take({1, 0})), 0);
-  expect_refused({1, 0}, kKeysRefused);
+  expect_refused({1, 0}, kKeysRefused, Errc::kPeerRefused);
 }
 
 TEST_F(BufferSlabsTest, TheNumberOfSlabsIsLimited) {

@@ -99,7 +99,7 @@ TEST_F(GroupMemoryTest, ASlabThatThePeerRefusesTakesNoMoreElements) {
   memory.bar_refused_slabs();
   const auto next = memory.take_element(kSizes);
   ASSERT_FALSE(next);
-  EXPECT_EQ(next.error().code, Errc::kExhausted);
+  EXPECT_EQ(next.error().code, Errc::kPeerRefused);
   EXPECT_STREQ(next.error().what, kKeysRefused);
 }
 
@@ -134,7 +134,7 @@ TEST_F(GroupMemoryTest, WithoutMemoryThereIsNoElement) {
   ASSERT_TRUE(rest);
   const auto element = memory.take_element(kSizes);
   ASSERT_FALSE(element);
-  EXPECT_EQ(element.error().code, Errc::kExhausted);
+  EXPECT_EQ(element.error().code, Errc::kMemoryLimit);
   EXPECT_STREQ(element.error().what, kBudgetSpent);
 }
 

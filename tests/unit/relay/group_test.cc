@@ -45,7 +45,7 @@ TEST_F(GroupTest, AGroupLeavesAPartOfTheMemory) {
   ASSERT_TRUE(rest);
   const auto refused = Group::create(shared, start, clock.at);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Errc::kExhausted);
+  EXPECT_EQ(refused.error().code, Errc::kMemoryLimit);
   EXPECT_STREQ(refused.error().what, kBudgetSpent);
   budget.give_back(MemoryUse::kConnections, 1);
   EXPECT_TRUE(Group::create(shared, start, clock.at));
