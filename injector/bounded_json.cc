@@ -1,8 +1,10 @@
 #include "injector/bounded_json.h"
 
+#include "base/result.h"
+
 namespace fairlead::injector {
 
-tl::expected<Json, std::string> parse_bounded_json(std::string_view text) {
+Result<Json, std::string> parse_bounded_json(std::string_view text) {
   return json::parse(text, {kJsonBytesMax, kJsonDepthMax, kJsonValuesMax});
 }
 

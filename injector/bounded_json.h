@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 
+#include "base/result.h"
 #include "json/bounded.h"
 #include "json/members.h"
 
@@ -24,6 +24,6 @@ inline constexpr std::size_t kJsonDepthMax = 64;
 inline constexpr std::size_t kJsonValuesMax = 100'000;
 
 // As json::parse(), with these limits.
-tl::expected<Json, std::string> parse_bounded_json(std::string_view text);
+Result<Json, std::string> parse_bounded_json(std::string_view text);
 
 }  // namespace fairlead::injector

@@ -22,13 +22,12 @@ std::string named(const event::HttpsRequest& request, const std::string& what) {
 }  // namespace
 
 Called<Json> Cluster::call(const event::HttpsRequest& request, int expected_status) const {
-  const auto reply = server_.send(request);
-  if (!reply) return tl::unexpected(reply.error());
-  const auto body = parse_bounded_json(reply->body);
-  if (reply->status != expected_status) {
+  const auto reply = SMC_TRY(server_.send(request));
+  const auto body = parse_bounded_json(reply.body);
+  if (reply.status != expected_status) {
     const std::string message = body ? text_of(member(*body, "message")) : std::string();
     return tl::unexpected(named(
-        request, "status " + std::to_string(reply->status) + " " + message.substr(0, kShownMax)));
+        request, "status " + std::to_string(reply.status) + " " + message.substr(0, kShownMax)));
   }
   if (!body) return tl::unexpected(named(request, "the answer is " + body.error()));
   return *body;
@@ -36,12 +35,11 @@ Called<Json> Cluster::call(const event::HttpsRequest& request, int expected_stat
 
 Called<Cluster::Secret> Cluster::read_secret(const std::string& name_space,
                                              const std::string& name) const {
-  auto object = call({"GET", secret_path(name_space, name), "", "", ""}, http_status::kOk);
-  if (!object) return tl::unexpected(object.error());
+  auto object = SMC_TRY(call({"GET", secret_path(name_space, name), "", "", ""}, http_status::kOk));
   Secret secret;
-  for (const auto& [key, text] : strings_of(member(*object, "data")))
+  for (const auto& [key, text] : strings_of(member(object, "data")))
     if (auto decoded = event::base64_decoded(text)) secret.data[key] = std::move(*decoded);
-  secret.object = std::move(*object);
+  secret.object = std::move(object);
   return secret;
 }
 
@@ -53,11 +51,10 @@ Called<bool> Cluster::replace_secret(const Secret& secret) const {
   object["data"] = Json::object();
   for (const auto& [key, value] : secret.data) object["data"][key] = event::base64(value);
   // The version that was read is in the metadata; the API server compares it.
-  const auto reply = server_.send({"PUT", path, "", "", object.dump()});
-  if (!reply) return tl::unexpected(reply.error());
-  if (reply->status == http_status::kConflict) return false;
-  if (reply->status != http_status::kOk)
-    return tl::unexpected("PUT " + path + ": status " + std::to_string(reply->status));
+  const auto reply = SMC_TRY(server_.send({"PUT", path, "", "", object.dump()}));
+  if (reply.status == http_status::kConflict) return false;
+  if (reply.status != http_status::kOk)
+    return tl::unexpected("PUT " + path + ": status " + std::to_string(reply.status));
   return true;
 }
 
@@ -65,11 +62,10 @@ Called<bool> Cluster::set_ca_bundle(const std::string& configuration,
                                     const std::string& bundle_pem) const {
   const std::string path =
       "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/" + configuration;
-  const auto object = call({"GET", path, "", "", ""}, http_status::kOk);
-  if (!object) return tl::unexpected(object.error());
+  const auto object = SMC_TRY(call({"GET", path, "", "", ""}, http_status::kOk));
   const std::string bundle = event::base64(bundle_pem);
   Json patch = Json::array();
-  const Json& webhooks = items_of(member(*object, "webhooks"));
+  const Json& webhooks = items_of(member(object, "webhooks"));
   for (std::size_t i = 0; i < webhooks.size(); ++i) {
     if (text_of(member(webhooks[i], "clientConfig", "caBundle")) == bundle) continue;
     const std::string hook = "/webhooks/" + std::to_string(i);
@@ -79,9 +75,7 @@ Called<bool> Cluster::set_ca_bundle(const std::string& configuration,
     patch.push_back({{"op", "add"}, {"path", hook + "/clientConfig/caBundle"}, {"value", bundle}});
   }
   if (patch.empty()) return false;
-  const auto patched =
-      call({"PATCH", path, "", "application/json-patch+json", patch.dump()}, http_status::kOk);
-  if (!patched) return tl::unexpected(patched.error());
+  SMC_TRY(call({"PATCH", path, "", "application/json-patch+json", patch.dump()}, http_status::kOk));
   return true;
 }
 
@@ -93,9 +87,8 @@ Called<void> Cluster::create_event(const std::string& name_space, const Subject&
   event.about = {about.api_version, about.kind, about.name, about.uid};
   event.reason = reason;
   event.message = message;
-  const auto made = call({"POST", cluster_event_path(event), "", "", cluster_event_body(event)},
-                         http_status::kCreated);
-  if (!made) return tl::unexpected(made.error());
+  SMC_TRY(call({"POST", cluster_event_path(event), "", "", cluster_event_body(event)},
+               http_status::kCreated));
   return {};
 }
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <string>
-#include <tl/expected.hpp>
 
+#include "base/result.h"
 #include "event/https/api_server.h"
 #include "injector/bounded_json.h"
 #include "injector/review.h"
@@ -13,7 +13,7 @@ namespace fairlead::injector {
 
 // Errors are sentences for the log, with the call and its answer.
 template <class T>
-using Called = tl::expected<T, std::string>;
+using Called = Result<T, std::string>;
 
 class Cluster {
  public:

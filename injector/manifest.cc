@@ -1,5 +1,7 @@
 #include "injector/manifest.h"
 
+#include "base/result.h"
+
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
@@ -242,7 +244,7 @@ std::optional<YAML::Mark> find_stray(const std::string& text) {
 
 }  // namespace
 
-tl::expected<Manifest, std::string> parse_manifest(std::string_view text) {
+Result<Manifest, std::string> parse_manifest(std::string_view text) {
   if (text.size() > kManifestBytesMax)
     return tl::unexpected(std::string("too large; allowed: 64 MiB"));
   Manifest manifest;

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <vector>
 
+#include "base/result.h"
 #include "injector/decision.h"
 
 namespace fairlead::injector {
@@ -27,7 +27,7 @@ struct Manifest {
 
 // Plain scalars have the types of YAML 1.1, as in kubectl: true, yes, 12, 1.5, ~. Error: a sentence
 // with line and column.
-tl::expected<Manifest, std::string> parse_manifest(std::string_view text);
+Result<Manifest, std::string> parse_manifest(std::string_view text);
 // The documents in their order, or the JSON value. Comments are lost. Ambiguous strings are quoted.
 std::string print_manifest(const Manifest& manifest);
 

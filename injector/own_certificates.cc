@@ -55,29 +55,23 @@ Called<bool> OwnCertificates::renew(std::map<std::string, std::string, std::less
 
 Called<KeyPair> OwnCertificates::refresh(WallTime now, unsigned& renewed) {
   for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
-    auto secret = cluster_.read_secret(names_.name_space, names_.secret);
-    if (!secret) return tl::unexpected(secret.error());
-    const auto changed = renew(secret->data, now);
-    if (!changed) return tl::unexpected(changed.error());
-    if (*changed) {
-      const auto replaced = cluster_.replace_secret(*secret);
-      if (!replaced) return tl::unexpected(replaced.error());
-      if (!*replaced) continue;
+    auto secret = SMC_TRY(cluster_.read_secret(names_.name_space, names_.secret));
+    const auto changed = SMC_TRY(renew(secret.data, now));
+    if (changed) {
+      const auto replaced = SMC_TRY(cluster_.replace_secret(secret));
+      if (!replaced) continue;
       ++renewed;
     }
-    const auto set = cluster_.set_ca_bundle(names_.configuration, secret->data[kBundleKey]);
-    if (!set) return tl::unexpected(set.error());
-    return KeyPair{secret->data[kLeafKey], secret->data[kLeafKeyKey]};
+    SMC_TRY(cluster_.set_ca_bundle(names_.configuration, secret.data[kBundleKey]));
+    return KeyPair{secret.data[kLeafKey], secret.data[kLeafKeyKey]};
   }
   return tl::unexpected("the Secret " + names_.secret + " is changed by others all the time");
 }
 
 Called<KeyPair> read_certificate_files(const std::string& folder) {
-  const auto certificate = text_of(folder + "/" + kLeafKey);
-  if (!certificate) return tl::unexpected(certificate.error());
-  const auto key = text_of(folder + "/" + kLeafKeyKey);
-  if (!key) return tl::unexpected(key.error());
-  return KeyPair{*certificate, *key};
+  const auto certificate = SMC_TRY(text_of(folder + "/" + kLeafKey));
+  const auto key = SMC_TRY(text_of(folder + "/" + kLeafKeyKey));
+  return KeyPair{certificate, key};
 }
 
 }  // namespace fairlead::injector

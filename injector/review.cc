@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/kubernetes_names.h"
+#include "base/result.h"
 #include "event/https/base64.h"
 
 namespace fairlead::injector {
@@ -35,7 +36,7 @@ bool read_reference(const Json& value, std::size_t chars_max, std::string& text)
 
 }  // namespace
 
-tl::expected<Review, std::string> decode_review(std::string_view body) {
+Result<Review, std::string> decode_review(std::string_view body) {
   if (body.size() > kReviewBytesMax)
     return tl::unexpected("the body has " + std::to_string(body.size()) +
                           " bytes; allowed: " + std::to_string(kReviewBytesMax));

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <vector>
 
+#include "base/result.h"
 #include "injector/bounded_json.h"
 #include "injector/decision.h"
 
@@ -42,7 +42,7 @@ struct Subject {
 };
 
 // Error: a sentence that names the field, its value and what is allowed.
-tl::expected<Review, std::string> decode_review(std::string_view body);
+Result<Review, std::string> decode_review(std::string_view body);
 
 // Always allows, because a pod without sidecar can use TCP. Contains the patch and warnings of the
 // decision.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/result.h"
 #include "injector/annotation_values.h"
 #include "injector/annotations.h"
 #include "injector/bounded_json.h"
@@ -149,12 +150,11 @@ std::optional<std::string> read_field(const std::string& name, const Json& value
 
 }  // namespace
 
-tl::expected<Settings, std::string> parse_settings(std::string_view json) {
-  const auto parsed = parse_bounded_json(json);
-  if (!parsed) return tl::unexpected(parsed.error());
-  if (!parsed->is_object()) return tl::unexpected(std::string("not an object; allowed: settings"));
+Result<Settings, std::string> parse_settings(std::string_view json) {
+  const auto parsed = SMC_TRY(parse_bounded_json(json));
+  if (!parsed.is_object()) return tl::unexpected(std::string("not an object; allowed: settings"));
   Settings settings;
-  for (const auto& [name, value] : parsed->items())
+  for (const auto& [name, value] : parsed.items())
     if (auto error = read_field(name, value, settings)) return tl::unexpected(*error);
   if (settings.image.empty())
     return tl::unexpected(std::string("image: missing; allowed: an image reference"));

@@ -8,11 +8,11 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/kubernetes_names.h"
+#include "base/result.h"
 
 namespace fairlead::injector {
 
@@ -71,6 +71,6 @@ struct Settings {
 };
 
 // Error: a sentence that names the field, its value and what is allowed. Unknown fields are errors.
-tl::expected<Settings, std::string> parse_settings(std::string_view json);
+Result<Settings, std::string> parse_settings(std::string_view json);
 
 }  // namespace fairlead::injector

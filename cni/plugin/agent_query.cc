@@ -10,6 +10,7 @@
 #include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
 #include "base/linux/unix_address.h"
+#include "base/result.h"
 
 namespace fairlead::cni {
 namespace {
@@ -41,13 +42,12 @@ std::string to_json_text(const PodQuestion& question) {
                       {"uid", question.uid}});
 }
 
-tl::expected<PodQuestion, std::string> parse_question(std::string_view text) {
-  const auto json = parse_json(text);
-  if (!json) return tl::unexpected(json.error());
-  if (text_of(member(*json, "ask")) != "annotations")
-    return tl::unexpected(shown(member(*json, "ask")) + " is nothing that is answered");
-  PodQuestion question{text_of(member(*json, "namespace")), text_of(member(*json, "pod")),
-                       text_of(member(*json, "uid"))};
+Result<PodQuestion, std::string> parse_question(std::string_view text) {
+  const auto json = SMC_TRY(parse_json(text));
+  if (text_of(member(json, "ask")) != "annotations")
+    return tl::unexpected(shown(member(json, "ask")) + " is nothing that is answered");
+  PodQuestion question{text_of(member(json, "namespace")), text_of(member(json, "pod")),
+                       text_of(member(json, "uid"))};
   if (question.name_space.empty() || question.pod.empty())
     return tl::unexpected(std::string("no namespace, or no pod"));
   return question;

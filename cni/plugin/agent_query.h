@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "base/result.h"
 #include "cni/plugin/request.h"
 
 namespace fairlead::cni {
@@ -26,7 +27,7 @@ struct PodQuestion {
 };
 std::string to_json_text(const PodQuestion& question);
 // The error is a sentence.
-tl::expected<PodQuestion, std::string> parse_question(std::string_view text);
+Result<PodQuestion, std::string> parse_question(std::string_view text);
 
 struct PodAnswer {
   StringMap annotations;

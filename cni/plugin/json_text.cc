@@ -1,5 +1,7 @@
 #include "cni/plugin/json_text.h"
 
+#include "base/result.h"
+
 namespace fairlead::cni {
 namespace {
 
@@ -18,7 +20,7 @@ std::string cut(std::string text) {
 
 }  // namespace
 
-tl::expected<Json, std::string> parse_json(std::string_view text, std::size_t bytes_max) {
+Result<Json, std::string> parse_json(std::string_view text, std::size_t bytes_max) {
   return json::parse(text, {bytes_max, kJsonDepthMax, bytes_max / kBytesOfValue});
 }
 

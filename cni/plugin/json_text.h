@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 
+#include "base/result.h"
 #include "json/bounded.h"
 #include "json/members.h"
 
@@ -22,8 +22,7 @@ inline constexpr std::size_t kJsonBytesMax = 1 << 20;
 inline constexpr std::size_t kJsonDepthMax = 32;
 
 // As json::parse(), with these limits.
-tl::expected<Json, std::string> parse_json(std::string_view text,
-                                           std::size_t bytes_max = kJsonBytesMax);
+Result<Json, std::string> parse_json(std::string_view text, std::size_t bytes_max = kJsonBytesMax);
 
 // One line; bytes that are not UTF-8 are replaced.
 std::string to_text(const Json& value);

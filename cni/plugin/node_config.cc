@@ -136,9 +136,7 @@ Outcome<Pnet> read_pnet(const Json& value, const std::string& key) {
         pnet.interfaces.push_back(entry.get<std::string>());
       }
     } else if (name == "namespaces") {
-      auto names = read_namespaces(part, key + ".namespaces");
-      if (!names) return tl::unexpected(names.error());
-      pnet.namespaces = std::move(*names);
+      pnet.namespaces = SMC_TRY(read_namespaces(part, key + ".namespaces"));
     } else {
       return refuse(key + "." + name, part, "pnet");
     }
@@ -150,9 +148,8 @@ Outcome<Pnet> read_pnet(const Json& value, const std::string& key) {
 Outcome<void> read_pnets(const Json& value, NodeConfig& config) {
   if (!value.is_array() || value.size() > kPnetsMax) return refuse("pnet", value, "pnet");
   for (const Json& entry : value) {
-    auto pnet = read_pnet(entry, "pnet[" + std::to_string(config.pnets.size()) + "]");
-    if (!pnet) return tl::unexpected(pnet.error());
-    config.pnets.push_back(std::move(*pnet));
+    config.pnets.push_back(
+        SMC_TRY(read_pnet(entry, "pnet[" + std::to_string(config.pnets.size()) + "]")));
   }
   return {};
 }
@@ -245,8 +242,7 @@ bool may_use(const Pnet& pnet, std::string_view pod_namespace) {
 Outcome<NodeConfigRead> read_node_config(const Json& config) {
   NodeConfigRead read;
   read.config.include = default_include();
-  for (const auto& [key, value] : config.items())
-    if (auto one = read_key(key, value, read); !one) return tl::unexpected(one.error());
+  for (const auto& [key, value] : config.items()) SMC_TRY(read_key(key, value, read));
   settle_shared_rnics(read);
   return read;
 }

@@ -5,7 +5,8 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
+
+#include "base/result.h"
 
 namespace fairlead::cni {
 
@@ -42,7 +43,7 @@ struct PluginError {
 };
 
 template <class T>
-using Outcome = tl::expected<T, PluginError>;
+using Outcome = Result<T, PluginError>;
 
 inline tl::unexpected<PluginError> fail(Code code, std::string message, std::string details = {}) {
   return tl::unexpected(PluginError{code, std::move(message), std::move(details)});

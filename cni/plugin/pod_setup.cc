@@ -111,7 +111,7 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
          "CNI_NETNS: " + in_quotes(request.netns) + ": " + to_string(netns.error()));
   // Recorded first, so that DEL finds it if this process is interrupted.
   if (netns && cgroup) state.option_cgroup = state.client_address_cgroup = *cgroup;
-  if (auto stored = container.store(state); !stored) return tl::unexpected(stored.error());
+  SMC_TRY(container.store(state));
   state.option_cgroup.clear();
   state.client_address_cgroup.clear();
   if (netns) {
@@ -125,7 +125,7 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
     act_inside(state, *netns, redirect_plan(config, wishes, families), choice);
   }
   state.finished = true;
-  if (auto stored = container.store(state); !stored) return tl::unexpected(stored.error());
+  SMC_TRY(container.store(state));
   return state;
 }
 
@@ -155,9 +155,8 @@ Outcome<void> check_pod(const AttachmentState& state) {
   {
     const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
     if (!visit) return fail(Code::kNetns, in_quotes(state.netns) + ": " + to_string(visit.error()));
-    const auto reading = read_redirect();
-    if (!reading) return tl::unexpected(reading.error());
-    if (const std::string changes = difference(state.redirect, *reading); !changes.empty())
+    const auto reading = SMC_TRY(read_redirect());
+    if (const std::string changes = difference(state.redirect, reading); !changes.empty())
       return fail(Code::kRedirect, "redirect: not as ADD left it", changes);
     const Result<std::string> alias = read_loopback_alias();
     // The node side adds its decision about the sidecar's devices, and encrypted paths.

@@ -85,15 +85,14 @@ Outcome<std::string> read_string(const Json& config, const char* key) {
 }
 
 Outcome<void> read_version(const VerbInfo& verb, Request& request) {
-  auto version = read_string(request.config, "cniVersion");
-  if (!version) return tl::unexpected(version.error());
-  request.cni_version = *version;
-  const auto known = std::find(kVersions.begin(), kVersions.end(), *version);
+  auto version = SMC_TRY(read_string(request.config, "cniVersion"));
+  request.cni_version = version;
+  const auto known = std::find(kVersions.begin(), kVersions.end(), version);
   if (known == kVersions.end())
-    return fail(Code::kVersion, "cniVersion: " + in_quotes(*version) +
+    return fail(Code::kVersion, "cniVersion: " + in_quotes(version) +
                                     " is not allowed; allowed: " + versions_text());
   if (known < std::find(kVersions.begin(), kVersions.end(), verb.since))
-    return fail(Code::kVersion, "cniVersion: " + in_quotes(*version) + " has no " +
+    return fail(Code::kVersion, "cniVersion: " + in_quotes(version) + " has no " +
                                     std::string(verb.name) +
                                     "; allowed: " + std::string(verb.since) + " and later");
   return {};
@@ -198,15 +197,12 @@ bool is_interface_name(std::string_view text) {
 }
 
 Outcome<Request> parse_request(const StringMap& environment, std::string_view input) {
-  const Outcome<const VerbInfo*> verb = read_verb(environment);
-  if (!verb) return tl::unexpected(verb.error());
+  const auto verb = SMC_TRY(read_verb(environment));
   Request request;
-  request.verb = (*verb)->verb;
+  request.verb = (verb)->verb;
   const bool has_attachment =
       request.verb == Verb::kAdd || request.verb == Verb::kDel || request.verb == Verb::kCheck;
-  if (has_attachment)
-    if (auto read = read_attachment(environment, request); !read)
-      return tl::unexpected(read.error());
+  if (has_attachment) SMC_TRY(read_attachment(environment, request));
   if (request.verb == Verb::kVersion) {
     // A caller of VERSION may not know any supported version.
     if (auto config = parse_json(input); config && config->is_object())
@@ -220,16 +216,13 @@ Outcome<Request> parse_request(const StringMap& environment, std::string_view in
     return fail(Code::kDecode,
                 "network configuration: " + shown(*config) + " is not allowed; allowed: an object");
   request.config = std::move(*config);
-  if (auto read = read_version(**verb, request); !read) return tl::unexpected(read.error());
-  auto network = read_string(request.config, "name");
-  if (!network) return tl::unexpected(network.error());
-  request.network = std::move(*network);
+  SMC_TRY(read_version(*verb, request));
+  request.network = SMC_TRY(read_string(request.config, "name"));
   // Deletion of a pod must not fail. DEL needs none of the following fields.
   if (request.verb == Verb::kDel) return request;
-  if (auto read = read_runtime_config(request); !read) return tl::unexpected(read.error());
-  if (auto read = read_previous_result(request); !read) return tl::unexpected(read.error());
-  if (request.verb == Verb::kGc)
-    if (auto read = read_valid_attachments(request); !read) return tl::unexpected(read.error());
+  SMC_TRY(read_runtime_config(request));
+  SMC_TRY(read_previous_result(request));
+  if (request.verb == Verb::kGc) SMC_TRY(read_valid_attachments(request));
   return request;
 }
 

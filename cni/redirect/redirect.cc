@@ -87,7 +87,7 @@ std::vector<std::byte> elements_of(Bytes attributes) {
 }  // namespace
 
 Outcome<TableReading> install_redirect(const RedirectPlan& plan) {
-  if (auto done = commit(install_batch(plan), false); !done) return tl::unexpected(done.error());
+  SMC_TRY(commit(install_batch(plan), false));
   return read_redirect();
 }
 
@@ -97,31 +97,27 @@ Outcome<TableReading> read_redirect() {
   auto socket = netlink::Socket::open(NETLINK_NETFILTER);
   if (!socket) return failed("socket", socket.error());
   TableReading reading;
-  const auto chains = dump(*socket, NFT_MSG_GETCHAIN);
-  if (!chains) return tl::unexpected(chains.error());
-  each_object(*chains, [&](Bytes chain) {
+  const auto chains = SMC_TRY(dump(*socket, NFT_MSG_GETCHAIN));
+  each_object(chains, [&](Bytes chain) {
     reading.push_back(line("chain " + std::string(netlink::text_of(find(chain, NFTA_CHAIN_NAME))),
                            find(chain, NFTA_CHAIN_HOOK)));
   });
-  const auto sets = dump(*socket, NFT_MSG_GETSET);
-  if (!sets) return tl::unexpected(sets.error());
+  const auto sets = SMC_TRY(dump(*socket, NFT_MSG_GETSET));
   std::vector<std::string> names;
-  each_object(*sets,
+  each_object(sets,
               [&](Bytes set) { names.emplace_back(netlink::text_of(find(set, NFTA_SET_NAME))); });
   for (const std::string& name : names) {
-    const auto elements = dump(*socket, NFT_MSG_GETSETELEM, name);
-    if (!elements) return tl::unexpected(elements.error());
+    const auto elements = SMC_TRY(dump(*socket, NFT_MSG_GETSETELEM, name));
     std::vector<std::byte> content;
-    each_object(*elements, [&](Bytes part) {
+    each_object(elements, [&](Bytes part) {
       const std::vector<std::byte> more = elements_of(part);
       content.insert(content.end(), more.begin(), more.end());
     });
     reading.push_back(line("set " + name, content));
   }
-  const auto rules = dump(*socket, NFT_MSG_GETRULE);
-  if (!rules) return tl::unexpected(rules.error());
+  const auto rules = SMC_TRY(dump(*socket, NFT_MSG_GETRULE));
   std::map<std::string, unsigned, std::less<>> counts;
-  each_object(*rules, [&](Bytes rule) {
+  each_object(rules, [&](Bytes rule) {
     const std::string chain(netlink::text_of(find(rule, NFTA_RULE_CHAIN)));
     reading.push_back(line("rule " + chain + " " + std::to_string(++counts[chain]),
                            find(rule, NFTA_RULE_EXPRESSIONS)));

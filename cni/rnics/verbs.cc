@@ -73,26 +73,25 @@ Outcome<void> set_up(const Request& request, const NodeConfig& config, const Pod
                      const PluginLog& log) {
   if (!facts.unread.empty())
     return fail(Code::kRedirect, "it is not known whether the pod has a sidecar: " + facts.unread);
-  const auto wishes = read_wishes(facts.annotations);
-  if (!wishes) return tl::unexpected(wishes.error());
-  auto container = ContainerState::open(config.run_dir, request.attachment.container_id, true);
-  if (!container) return tl::unexpected(container.error());
+  const auto wishes = SMC_TRY(read_wishes(facts.annotations));
+  auto container =
+      SMC_TRY(ContainerState::open(config.run_dir, request.attachment.container_id, true));
   // A pod has one redirect, which belongs to the first of its interfaces.
-  for (const std::string& other : (*container)->interfaces()) {
+  for (const std::string& other : container->interfaces()) {
     if (other == request.attachment.ifname) continue;
     log.info("redirect_present", {{"of", other}});
     return {};
   }
-  const auto state = set_up_pod(request, config, *wishes, **container, cgroup_of(request, facts));
-  if (!state) return tl::unexpected(state.error());
-  log.info("added", {{"redirect", !state->redirect.empty()},
-                     {"option", !state->option_cgroup.empty()},
-                     {"alias", state->alias},
-                     {"pnet_source", state->pnet_source}});
-  auto judged = judge(config, *state, log);
+  const auto state =
+      SMC_TRY(set_up_pod(request, config, wishes, *container, cgroup_of(request, facts)));
+  log.info("added", {{"redirect", !state.redirect.empty()},
+                     {"option", !state.option_cgroup.empty()},
+                     {"alias", state.alias},
+                     {"pnet_source", state.pnet_source}});
+  auto judged = judge(config, state, log);
   if (!judged) {
-    undo_pod(*state);
-    (*container)->remove(request.attachment.ifname);
+    undo_pod(state);
+    container->remove(request.attachment.ifname);
   }
   return judged;
 }
@@ -100,12 +99,11 @@ Outcome<void> set_up(const Request& request, const NodeConfig& config, const Pod
 // For a pod without sidecar, the only system calls are those that read input and write output.
 Outcome<std::string> add(const Request& request) {
   if (request.annotations && !opted_in(*request.annotations)) return echo(request);
-  auto read = read_node_config(request.config);
-  if (!read) return tl::unexpected(read.error());
-  const NodeConfig& config = read->config;
+  auto read = SMC_TRY(read_node_config(request.config));
+  const NodeConfig& config = read.config;
   const PluginLog log(config, request);
   if (!is_enabled(config)) return echo(request);
-  for (const std::string& warning : read->warnings) log.warn("configuration", {{"what", warning}});
+  for (const std::string& warning : read.warnings) log.warn("configuration", {{"what", warning}});
   const auto facts = facts_of(request, config, log);
   if (!facts) return echo(request);
   const auto done = set_up(request, config, *facts, log);
@@ -136,11 +134,10 @@ void undo_logged(const AttachmentState& state, const PluginLog& log) {
 
 Outcome<void> forget(const std::string& run_dir, const Attachment& attachment,
                      const PluginLog& log) {
-  auto container = ContainerState::open(run_dir, attachment.container_id, false);
-  if (!container) return tl::unexpected(container.error());
-  if (!*container) return {};
-  if (const auto state = (*container)->load(attachment.ifname)) undo_logged(*state, log);
-  (*container)->remove(attachment.ifname);
+  auto container = SMC_TRY(ContainerState::open(run_dir, attachment.container_id, false));
+  if (!container) return {};
+  if (const auto state = container->load(attachment.ifname)) undo_logged(*state, log);
+  container->remove(attachment.ifname);
   return {};
 }
 
@@ -155,22 +152,20 @@ Outcome<std::string> del(const Request& request) {
 
 Outcome<std::string> check(const Request& request) {
   if (request.annotations && !opted_in(*request.annotations)) return std::string();
-  auto read = read_node_config(request.config);
-  if (!read) return tl::unexpected(read.error());
-  const NodeConfig& config = read->config;
+  auto read = SMC_TRY(read_node_config(request.config));
+  const NodeConfig& config = read.config;
   if (!is_enabled(config)) return std::string();
-  auto container = ContainerState::open(config.run_dir, request.attachment.container_id, false);
-  if (!container) return tl::unexpected(container.error());
-  const auto state = *container ? (*container)->load(request.attachment.ifname) : std::nullopt;
+  auto container =
+      SMC_TRY(ContainerState::open(config.run_dir, request.attachment.container_id, false));
+  const auto state = container ? container->load(request.attachment.ifname) : std::nullopt;
   if (!state) {
     // Without annotations it is unknown whether the pod should have a state.
-    const bool other = *container && !(*container)->interfaces().empty();
+    const bool other = container && !container->interfaces().empty();
     if (!request.annotations || other) return std::string();
     return fail(Code::kState, "no state of " + request.attachment.container_id + "/" +
                                   request.attachment.ifname + " in " + config.run_dir);
   }
-  const auto checked = check_pod(*state);
-  if (!checked) return tl::unexpected(checked.error());
+  SMC_TRY(check_pod(*state));
   return std::string();
 }
 

@@ -158,19 +158,17 @@ Outcome<std::optional<ContainerState>> ContainerState::open(const std::string& r
   const std::string path = all + "/" + container_id;
   const auto deadline = std::chrono::steady_clock::now() + kLockWaitMax;
   for (int attempt = 0; attempt < kLockAttemptsMax; ++attempt) {
-    if (create)
-      if (auto made = make_folders({run_dir, all}); !made) return tl::unexpected(made.error());
+    if (create) SMC_TRY(make_folders({run_dir, all}));
     // Before anything below it is made, or opened.
-    if (auto safe = check_folder(all); !safe) return tl::unexpected(safe.error());
-    if (create)
-      if (auto made = make_folders({path}); !made) return tl::unexpected(made.error());
+    SMC_TRY(check_folder(all));
+    if (create) SMC_TRY(make_folders({path}));
     FileDescriptor lock(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     if (!lock && errno == ENOENT) {
       if (create) continue;
       return std::optional<ContainerState>();
     }
     if (!lock) return failed(path, errno);
-    if (auto safe = check_owner(path, lock.get()); !safe) return tl::unexpected(safe.error());
+    SMC_TRY(check_owner(path, lock.get()));
     if (const int error = take_lock(lock.get(), deadline)) return failed(path, error);
     // The previous holder of the lock may have removed the folder, and there may be a new one.
     struct stat held {};

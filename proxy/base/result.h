@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tl/expected.hpp>
+#include <type_traits>
 #include <utility>
 
 namespace fairlead {
@@ -45,32 +47,37 @@ std::string to_string(const Error& error);
 // errors; the rest is kSystem.
 Error system_error(const char* what, int error_number) noexcept;
 
+// A value, or why there is none. E is Error where it can be: on the data path, and wherever a
+// program tells errors apart. Sentences for people are Result<T, std::string>.
+//
 // tl::expected lacks a class-level nodiscard; the derivation adds it, so that a dropped error is a
 // compile error under -Werror.
-template <class T>
-class [[nodiscard]] Result : public tl::expected<T, Error> {
+template <class T, class E = Error>
+class [[nodiscard]] Result : public tl::expected<T, E> {
  public:
-  using Base = tl::expected<T, Error>;
+  using Base = tl::expected<T, E>;
   using Base::Base;
-  Result(const Error& error) : Base(tl::unexpect, error) {}  // NOLINT(google-explicit-constructor)
-  Result(Base base) : Base(std::move(base)) {}               // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Result(const Error& error) requires std::is_same_v<E, Error> : Base(tl::unexpect, error) {}
+  Result(Base base) : Base(std::move(base)) {}  // NOLINT(google-explicit-constructor)
 };
 
 }  // namespace fairlead
 
-// Gives the value of a Result, or returns its error from the enclosing function. GNU statement
-// expression: g++ and clang both have it.
-#define SMC_TRY(expression)                                                \
-  (__extension__({                                                         \
-    auto smc_try_result = (expression);                                    \
-    if (!smc_try_result) return ::fairlead::Error(smc_try_result.error()); \
-    ::fairlead::detail::take(std::move(smc_try_result));                   \
+// Gives the value of a Result, or returns its error from the enclosing function, whose Result has
+// the same E. GNU statement expression: g++ and clang both have it.
+#define SMC_TRY(...)                                                                 \
+  (__extension__({                                                                   \
+    auto smc_try_result = (__VA_ARGS__);                                             \
+    if (!smc_try_result) return ::tl::unexpected(std::move(smc_try_result).error()); \
+    ::fairlead::detail::take(std::move(smc_try_result));                             \
   }))
 
 namespace fairlead::detail {
-template <class T>
-T take(Result<T>&& result) {
+template <class T, class E>
+T take(tl::expected<T, E>&& result) {
   return std::move(*result);
 }
-inline void take(Result<void>&&) {}
+template <class E>
+void take(tl::expected<void, E>&&) {}
 }  // namespace fairlead::detail

@@ -44,11 +44,9 @@ std::string too_long(std::string_view text, std::size_t max) {
 }  // namespace
 
 Parsed<unsigned> IntegerCodec::from(std::string_view text) const {
-  const Parsed<std::uint64_t> value = integer_from(text);
-  if (!value) return tl::unexpected(value.error());
-  const Parsed<std::uint64_t> checked = within<std::uint64_t>(*value, min, max, text);
-  if (!checked) return tl::unexpected(checked.error());
-  return static_cast<unsigned>(*checked);
+  const auto value = SMC_TRY(integer_from(text));
+  const auto checked = SMC_TRY(within<std::uint64_t>(value, min, max, text));
+  return static_cast<unsigned>(checked);
 }
 
 std::string IntegerCodec::allowed() const {
@@ -57,19 +55,17 @@ std::string IntegerCodec::allowed() const {
 
 Parsed<unsigned> PathMtuCodec::from(std::string_view text) {
   constexpr std::array kSizes = {0U, 256U, 512U, 1024U, 2048U, 4096U};
-  const Parsed<std::uint64_t> value = integer_from(text);
-  if (!value) return tl::unexpected(value.error());
-  if (std::find(kSizes.begin(), kSizes.end(), *value) == kSizes.end())
+  const auto value = SMC_TRY(integer_from(text));
+  if (std::find(kSizes.begin(), kSizes.end(), value) == kSizes.end())
     return wrong(text, "is no path MTU");
-  return static_cast<unsigned>(*value);
+  return static_cast<unsigned>(value);
 }
 
 Parsed<std::optional<unsigned>> GidIndexCodec::from(std::string_view text) {
   constexpr unsigned kIndexMax = 255;
   if (text == "auto") return std::optional<unsigned>();
-  const Parsed<unsigned> index = IntegerCodec{0, kIndexMax}.from(text);
-  if (!index) return tl::unexpected(index.error());
-  return std::optional<unsigned>(*index);
+  const auto index = SMC_TRY(IntegerCodec{0, kIndexMax}.from(text));
+  return std::optional<unsigned>(index);
 }
 
 Parsed<std::optional<unsigned>> PartitionKeyCodec::from(std::string_view text) {
@@ -95,9 +91,8 @@ std::string PartitionKeyCodec::text(const Value& value) {
 }
 
 Parsed<std::uint16_t> PortCodec::from(std::string_view text) const {
-  const Parsed<unsigned> value = IntegerCodec{1, 65535}.from(text);
-  if (!value) return tl::unexpected(value.error());
-  return static_cast<std::uint16_t>(*value);
+  const auto value = SMC_TRY(IntegerCodec{1, 65535}.from(text));
+  return static_cast<std::uint16_t>(value);
 }
 
 Parsed<Duration> DurationCodec::from(std::string_view text) const {
@@ -141,9 +136,8 @@ std::string EndpointCodec::allowed() const {
 
 Parsed<std::optional<SocketAddress>> OptionalEndpointCodec::from(std::string_view text) const {
   if (text.empty() && none) return std::optional<SocketAddress>();
-  const Parsed<SocketAddress> endpoint = EndpointCodec{port_zero}.from(text);
-  if (!endpoint) return tl::unexpected(endpoint.error());
-  return std::optional<SocketAddress>(*endpoint);
+  const auto endpoint = SMC_TRY(EndpointCodec{port_zero}.from(text));
+  return std::optional<SocketAddress>(endpoint);
 }
 
 std::string OptionalEndpointCodec::allowed() const {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/result.h"
 #include "config/scalar.h"
 
 // yaml-cpp's own tree is not used: it forgets repeated keys and where a key stood, and shares nodes
@@ -207,7 +208,7 @@ ConfigError syntax_error(const YAML::Exception& thrown, std::string_view text,
 
 }  // namespace
 
-tl::expected<Node, ConfigError> parse_document(std::string_view text, const std::string& name) {
+Result<Node, ConfigError> parse_document(std::string_view text, const std::string& name) {
   if (text.size() > kDocumentBytesMax)
     return tl::unexpected(
         ConfigError{name, 0, 0, "", "too large; allowed: at most " + size_text(kDocumentBytesMax)});

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <vector>
 
+#include "base/result.h"
 #include "config/error.h"
 
 namespace fairlead::config {
@@ -33,6 +33,6 @@ struct Node {
 // An empty text, or one of comments only, is kNull. Refused: more than kDocumentBytesMax, bytes
 // that are not UTF-8, control characters, anchors, aliases, tags, a second document, keys that are
 // not scalars, too many nodes, too deep nesting, and everything that is not YAML.
-tl::expected<Node, ConfigError> parse_document(std::string_view text, const std::string& name);
+Result<Node, ConfigError> parse_document(std::string_view text, const std::string& name);
 
 }  // namespace fairlead::config

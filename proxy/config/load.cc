@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/linux/handle.h"
+#include "base/result.h"
 #include "config/check.h"
 #include "config/document.h"
 #include "config/key.h"
@@ -25,7 +26,7 @@ ConfigError file_error(const std::string& path, const std::string& what, int err
   return {path, 0, 0, "", what + ": " + std::generic_category().message(error_number)};
 }
 
-tl::expected<std::string, ConfigError> read_file(const std::string& path) {
+Result<std::string, ConfigError> read_file(const std::string& path) {
   if (path.empty() || path.find('\0') != std::string::npos)
     return tl::unexpected(ConfigError{path, 0, 0, "", "the name of the file is empty or broken"});
   // Without O_NONBLOCK, opening a FIFO would never return.
@@ -71,7 +72,7 @@ Node comma_list(std::string_view text) {
   }
 }
 
-tl::expected<Node, ConfigError> override_node(const Override& change, KeyShape shape) {
+Result<Node, ConfigError> override_node(const Override& change, KeyShape shape) {
   if (change.text.size() > kDocumentBytesMax)
     return tl::unexpected(ConfigError{change.origin, 0, 0, change.key, "the value is too long"});
   if (shape != KeyShape::kList) return scalar_node(change.text, false);
@@ -83,7 +84,7 @@ void read_override(const Override& change, Config& config, Reading& reading) {
   reading.file = change.origin;
   for (const Key<Config>& key : config_keys()) {
     if (key.path != change.key) continue;
-    const tl::expected<Node, ConfigError> node = override_node(change, key.shape);
+    const Result<Node, ConfigError> node = override_node(change, key.shape);
     if (!node) {
       reading.findings.add({node.error().file, node.error().line, node.error().column}, change.key,
                            node.error().message);
@@ -117,7 +118,7 @@ LoadResult load_parts(const std::string* text, const std::string& name,
   Reading reading{findings, name, {}};
   Config config;
   if (text != nullptr) {
-    const tl::expected<Node, ConfigError> root = parse_document(*text, name);
+    const Result<Node, ConfigError> root = parse_document(*text, name);
     if (!root) return one_error(root.error());
     read_members<Config>(*root, "", "", config_keys(), config, reading);
   }
@@ -129,7 +130,7 @@ LoadResult load_parts(const std::string* text, const std::string& name,
 
 LoadResult load(const Sources& sources) {
   if (!sources.file) return load_parts(nullptr, "configuration", sources.overrides);
-  const tl::expected<std::string, ConfigError> text = read_file(*sources.file);
+  const Result<std::string, ConfigError> text = read_file(*sources.file);
   if (!text) return one_error(text.error());
   return load_parts(&*text, *sources.file, sources.overrides);
 }
@@ -141,7 +142,7 @@ LoadResult load_text(std::string_view text, const std::string& name) {
   return load_parts(&copy, name, {});
 }
 
-tl::expected<void, ConfigError> apply_override(Config& config, const Override& change) {
+Result<void, ConfigError> apply_override(Config& config, const Override& change) {
   Findings findings;
   Reading reading{findings, change.origin, {}};
   // A value that differs from its default was set by somebody, and is not ours to lower.

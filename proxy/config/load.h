@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <vector>
 
+#include "base/result.h"
 #include "config/config.h"
 #include "config/error.h"
 
@@ -28,7 +28,7 @@ struct Sources {
 };
 
 // At most kErrorsMax errors, never none.
-using LoadResult = tl::expected<Config, std::vector<ConfigError>>;
+using LoadResult = Result<Config, std::vector<ConfigError>>;
 
 LoadResult load(const Sources& sources);
 LoadResult load_file(const std::string& path);
@@ -36,7 +36,7 @@ LoadResult load_file(const std::string& path);
 LoadResult load_text(std::string_view text, const std::string& name);
 
 // Changes one key of a valid Config; on error the Config is as before. The first error only.
-tl::expected<void, ConfigError> apply_override(Config& config, const Override& change);
+Result<void, ConfigError> apply_override(Config& config, const Override& change);
 
 // Every key, in the order of config/proxy.yaml; those of list items are "listeners[].name".
 std::vector<std::string> known_keys();
@@ -54,6 +54,6 @@ struct EnvironmentOverrides {
 EnvironmentOverrides overrides_from_environment(const char* const* environment);
 
 // "smc.max_links=2", as it follows --set.
-tl::expected<Override, ConfigError> override_from_flag(std::string_view text);
+Result<Override, ConfigError> override_from_flag(std::string_view text);
 
 }  // namespace fairlead::config

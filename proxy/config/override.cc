@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/result.h"
 #include "config/key.h"
 #include "config/load.h"
 
@@ -62,7 +63,7 @@ EnvironmentOverrides overrides_from_environment(const char* const* environment) 
   return found;
 }
 
-tl::expected<Override, ConfigError> override_from_flag(std::string_view text) {
+Result<Override, ConfigError> override_from_flag(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
     return tl::unexpected(ConfigError{"flag --set", 0, 0, "",

@@ -38,9 +38,8 @@ Parsed<Quantity> split(std::string_view text) {
   const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
   const auto digits = static_cast<std::size_t>(end - text.begin());
   if (digits == 0) return wrong(text, "does not begin with a number");
-  const Parsed<std::uint64_t> number = integer_from(text.substr(0, digits));
-  if (!number) return tl::unexpected(number.error());
-  return Quantity{*number, text.substr(digits)};
+  const auto number = SMC_TRY(integer_from(text.substr(0, digits)));
+  return Quantity{number, text.substr(digits)};
 }
 
 template <std::size_t N>
@@ -93,16 +92,14 @@ Parsed<bool> boolean_from(std::string_view text) {
 }
 
 Parsed<Duration> duration_from(std::string_view text) {
-  const Parsed<Quantity> quantity = split(text);
-  if (!quantity) return tl::unexpected(quantity.error());
-  if (quantity->unit.empty()) {
-    if (quantity->number == 0) return Duration::zero();
+  const auto quantity = SMC_TRY(split(text));
+  if (quantity.unit.empty()) {
+    if (quantity.number == 0) return Duration::zero();
     return wrong(text, "has no unit");
   }
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<Duration::rep>::max());
-  const Parsed<std::uint64_t> nanoseconds = scaled(text, *quantity, kTimeUnits, kMax);
-  if (!nanoseconds) return tl::unexpected(nanoseconds.error());
-  return Duration(static_cast<Duration::rep>(*nanoseconds));
+  const auto nanoseconds = SMC_TRY(scaled(text, quantity, kTimeUnits, kMax));
+  return Duration(static_cast<Duration::rep>(nanoseconds));
 }
 
 std::string duration_text(Duration duration) {
@@ -110,9 +107,8 @@ std::string duration_text(Duration duration) {
 }
 
 Parsed<std::size_t> size_from(std::string_view text) {
-  const Parsed<Quantity> quantity = split(text);
-  if (!quantity) return tl::unexpected(quantity.error());
-  return scaled(text, *quantity, kSizeUnits, std::numeric_limits<std::size_t>::max());
+  const auto quantity = SMC_TRY(split(text));
+  return scaled(text, quantity, kSizeUnits, std::numeric_limits<std::size_t>::max());
 }
 
 std::string size_text(std::size_t bytes) { return text_of(bytes, kSizeUnits); }

@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 
+#include "base/result.h"
 #include "base/time.h"
 
 namespace fairlead::config {
 
 template <class T>
-using Parsed = tl::expected<T, std::string>;
+using Parsed = Result<T, std::string>;
 
 // Decimal digits only: no sign, blank, underscore, fraction, hexadecimal or leading zero.
 Parsed<std::uint64_t> integer_from(std::string_view text);

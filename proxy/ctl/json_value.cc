@@ -1,13 +1,13 @@
 #include "ctl/json_value.h"
 
+#include "base/result.h"
 #include "json/members.h"
 
 namespace fairlead::ctl {
 
-tl::expected<Json, std::string> read_json(std::string_view text) {
-  const auto parsed = json::parse(text, kReplyLimits);
-  if (!parsed) return tl::unexpected(parsed.error());
-  return Json(*parsed);
+Result<Json, std::string> read_json(std::string_view text) {
+  const auto parsed = SMC_TRY(json::parse(text, kReplyLimits));
+  return Json(parsed);
 }
 
 Json parse_json(std::string_view text) { return read_json(text).value_or(Json()); }

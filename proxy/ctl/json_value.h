@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 
+#include "base/result.h"
 #include "json/bounded.h"
 
 namespace fairlead::ctl {
@@ -19,7 +19,7 @@ inline constexpr json::Limits kReplyLimits{32UL << 20, 64, 500'000};
 
 // Error: a sentence for people, that of json::parse() with kReplyLimits. Members have the order of
 // their names.
-tl::expected<Json, std::string> read_json(std::string_view text);
+Result<Json, std::string> read_json(std::string_view text);
 
 // The same; null if the text is not JSON, or beyond the limits.
 Json parse_json(std::string_view text);

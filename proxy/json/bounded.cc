@@ -1,5 +1,7 @@
 #include "json/bounded.h"
 
+#include "base/result.h"
+
 #include <utility>
 #include <vector>
 
@@ -100,7 +102,7 @@ class TreeBuilder final : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-tl::expected<Json, std::string> parse(std::string_view text, const Limits& limits) {
+Result<Json, std::string> parse(std::string_view text, const Limits& limits) {
   if (text.size() > limits.bytes)
     return tl::unexpected("longer than " + std::to_string(limits.bytes) + " bytes");
   TreeBuilder builder(limits);

@@ -6,7 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
+
+#include "base/result.h"
 
 namespace fairlead::json {
 
@@ -23,7 +24,7 @@ struct Limits {
 
 // Error: a sentence for people. Refused: more than the limits, bytes that are not UTF-8, and
 // everything that is not one JSON value. Of repeated keys the last one counts.
-tl::expected<Json, std::string> parse(std::string_view text, const Limits& limits);
+Result<Json, std::string> parse(std::string_view text, const Limits& limits);
 
 // The values that stand complete at the beginning of a text, up to the end of the text, to the
 // first error, or to a limit of depth or values. Arrays and objects have what was read of them.

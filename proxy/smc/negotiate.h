@@ -11,6 +11,7 @@
 #include "base/address.h"
 #include "base/fallback.h"
 #include "base/ids.h"
+#include "base/result.h"
 #include "wire/clc.h"
 
 namespace fairlead::smc {
@@ -55,7 +56,7 @@ struct Terms {
 };
 
 template <class T>
-using Judgement = tl::expected<T, FallbackReason>;
+using Judgement = Result<T, FallbackReason>;
 
 // Proposal for the port that the client wants to use, with the data about its shared-memory fabric.
 // REQUIRES: `v1`, unless offer.version_2

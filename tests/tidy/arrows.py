@@ -12,7 +12,7 @@ ARROWS = {
     "rdma": ["broker", "base"],
     "event": ["base"],
     "exposition": ["base"],
-    "json": [],
+    "json": ["base"],
     "bpf": ["base"],
     "config": ["base"],
     "relay": ["smc", "wire", "rdma", "event", "bpf", "config", "base"],

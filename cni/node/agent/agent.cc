@@ -282,12 +282,10 @@ struct Agent::Parts {
     if (settings.listen.empty()) return {};
     rnic_counters.emplace(settings.rnics.sysfs, kRnicCountersInterval);
     metrics.show_rnic_counters(&*rnic_counters);
-    auto started = Probes::start(
+    probes = SMC_TRY(Probes::start(
         settings.listen,
         {[this] { return metrics.install_ready() ? "" : "the plugin is not installed"; },
-         [this] { return metrics.text(); }, &metrics.http_refusals()});
-    if (!started) return tl::unexpected(started.error());
-    probes = std::move(*started);
+         [this] { return metrics.text(); }, &metrics.http_refusals()}));
     return {};
   }
 };
@@ -300,20 +298,15 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   parts->settings = std::move(settings);
   const Places& places = parts->settings.places;
   // Before the first check, so that no change is missed.
-  auto watcher = watch(places);
-  if (!watcher) return tl::unexpected(watcher.error());
-  parts->watcher = std::move(*watcher);
-  const auto installed = install(places, parts->settings.entry);
-  if (!installed) return tl::unexpected(installed.error());
+  parts->watcher = SMC_TRY(watch(places));
+  const auto installed = SMC_TRY(install(places, parts->settings.entry));
   parts->note(installed);
-  auto log_socket = open_log_socket(places.run_dir + "/" + kLogSocketName);
-  if (!log_socket) return tl::unexpected(log_socket.error());
-  parts->log_socket = std::move(*log_socket);
+  parts->log_socket = SMC_TRY(open_log_socket(places.run_dir + "/" + kLogSocketName));
   parts->start_check();
   parts->start_broker();
   parts->start_pods();
   parts->start_rnic_access();
-  if (auto served = parts->serve(); !served) return tl::unexpected(served.error());
+  SMC_TRY(parts->serve());
   parts->start_chores();
   return std::unique_ptr<Agent>(new Agent(std::move(parts)));
 }

@@ -62,12 +62,11 @@ AgentPods::~AgentPods() = default;
 
 Outcome<std::unique_ptr<AgentPods>> AgentPods::create(const std::string& run_dir,
                                                       MakeDuties make_duties) {
-  auto watch = PodWatch::open(run_dir);
-  if (!watch) return tl::unexpected(watch.error());
+  auto watch = SMC_TRY(PodWatch::open(run_dir));
   auto stop = EventDescriptor::create();
   if (!stop) return fail(Code::kState, to_string(stop.error()));
   return std::unique_ptr<AgentPods>(
-      new AgentPods(run_dir, std::move(*watch), std::move(make_duties), std::move(*stop)));
+      new AgentPods(run_dir, std::move(watch), std::move(make_duties), std::move(*stop)));
 }
 
 void AgentPods::stop() { stop_event_.signal(); }

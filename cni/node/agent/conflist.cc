@@ -121,9 +121,8 @@ Outcome<OrderedJson> make_entry(std::string_view settings) {
   auto entry = parse_ordered(settings);
   if (!entry) return fail(entry.error().code, "settings: " + entry.error().message);
   const auto plain = parse_json(settings);
-  const auto read = read_node_config(*plain);
-  if (!read) return tl::unexpected(read.error());
-  if (!read->warnings.empty()) return fail(Code::kConfig, read->warnings.front());
+  const auto read = SMC_TRY(read_node_config(*plain));
+  if (!read.warnings.empty()) return fail(Code::kConfig, read.warnings.front());
   OrderedJson made = {
       {"type", kPluginType},
       {"capabilities", {{"io.kubernetes.cri.pod-annotations", true}, {"cgroupPath", true}}}};

@@ -10,6 +10,7 @@
 
 #include "base/kubernetes_names.h"
 #include "base/linux/files.h"
+#include "base/result.h"
 #include "cni/plugin/json_text.h"
 #include "cni/rnics/verbs.h"
 
@@ -61,14 +62,13 @@ mode_t mode_of(const fs::path& path) {
 }
 
 Outcome<void> install_binaries(const Places& places) {
-  const auto wanted = content_of(places.plugin);
-  if (!wanted) return tl::unexpected(wanted.error());
+  const auto wanted = SMC_TRY(content_of(places.plugin));
   for (const std::string& folder : places.bin_dirs) {
     if (auto made = make_folder(folder); !made) return made;
     const fs::path path = fs::path(folder) / kPluginType;
     const auto present = content_of(path);
-    if (present && *present == *wanted && mode_of(path) == kBinaryMode) continue;
-    if (auto written = put(path, *wanted, kBinaryMode); !written) return written;
+    if (present && *present == wanted && mode_of(path) == kBinaryMode) continue;
+    if (auto written = put(path, wanted, kBinaryMode); !written) return written;
   }
   return {};
 }
@@ -77,16 +77,15 @@ Outcome<void> install_binaries(const Places& places) {
 // are.
 Outcome<void> install_seccomp_profile(const Places& places) {
   if (places.seccomp_dir.empty()) return {};
-  const auto wanted = content_of(places.seccomp_profile, kProfileBytesMax);
-  if (!wanted) return tl::unexpected(wanted.error());
-  if (!OrderedJson::parse(*wanted, nullptr, false).contains("defaultAction"))
+  const auto wanted = SMC_TRY(content_of(places.seccomp_profile, kProfileBytesMax));
+  if (!OrderedJson::parse(wanted, nullptr, false).contains("defaultAction"))
     return fail(Code::kConfig, "--seccomp-profile: " + places.seccomp_profile +
                                    " is not allowed; allowed: a JSON object with defaultAction");
   if (auto made = make_folder(places.seccomp_dir); !made) return made;
   const fs::path path = fs::path(places.seccomp_dir) / kubernetes::kSeccompFile;
   const auto present = content_of(path, kProfileBytesMax);
-  if (present && *present == *wanted && mode_of(path) == kProfileMode) return {};
-  return put(path, *wanted, kProfileMode);
+  if (present && *present == wanted && mode_of(path) == kProfileMode) return {};
+  return put(path, wanted, kProfileMode);
 }
 
 // The default network of the node's pods.
@@ -96,7 +95,7 @@ struct Network {
   bool by_multus = false;  // in a file that Multus names
 };
 
-tl::expected<OrderedJson, std::string> read_configuration(const fs::path& path) {
+Result<OrderedJson, std::string> read_configuration(const fs::path& path) {
   const auto text = content_of(path);
   const auto read =
       text ? parse_configuration(*text) : Outcome<OrderedJson>(tl::unexpected(text.error()));
@@ -119,22 +118,21 @@ std::optional<std::string> file_of(const fs::path& folder, const std::string& cl
   return std::nullopt;
 }
 
-tl::expected<Network, std::string> follow_multus(const fs::path& folder, const std::string& multus,
-                                                 const std::string& cluster_network) {
+Result<Network, std::string> follow_multus(const fs::path& folder, const std::string& multus,
+                                           const std::string& cluster_network) {
   const auto name = file_of(folder, cluster_network);
   if (!name)
     return tl::unexpected(multus + ": its clusterNetwork " + in_quotes(cluster_network) +
                           " is nothing in " + folder.string());
-  auto configuration = read_configuration(folder / *name);
-  if (!configuration) return tl::unexpected(configuration.error());
-  const Shape shape = shape_of(*configuration);
+  auto configuration = SMC_TRY(read_configuration(folder / *name));
+  const Shape shape = shape_of(configuration);
   if (shape == Shape::kDelegates || shape == Shape::kElsewhere)
     return tl::unexpected(multus + ": its clusterNetwork is Multus itself");
-  return Network{*name, std::move(*configuration), true};
+  return Network{*name, std::move(configuration), true};
 }
 
 // The error says what is missing.
-tl::expected<Network, std::string> find_network(const fs::path& folder) {
+Result<Network, std::string> find_network(const fs::path& folder) {
   const auto primary = primary_file(names_in(folder));
   if (!primary) {
     // The source of the copy was removed.
@@ -142,11 +140,10 @@ tl::expected<Network, std::string> find_network(const fs::path& folder) {
       return tl::unexpected(gone.error().message);
     return tl::unexpected("no network configuration in " + folder.string());
   }
-  auto configuration = read_configuration(folder / *primary);
-  if (!configuration) return tl::unexpected(configuration.error());
-  if (shape_of(*configuration) == Shape::kElsewhere)
-    return follow_multus(folder, *primary, cluster_network(*configuration));
-  return Network{*primary, std::move(*configuration), false};
+  auto configuration = SMC_TRY(read_configuration(folder / *primary));
+  if (shape_of(configuration) == Shape::kElsewhere)
+    return follow_multus(folder, *primary, cluster_network(configuration));
+  return Network{*primary, std::move(configuration), false};
 }
 
 }  // namespace
@@ -161,8 +158,7 @@ Outcome<Installed> install_entry(const Places& places, const OrderedJson& entry)
                                    " is a single plugin that comes before " + kOwnListName +
                                    "; allowed: a name that comes after it");
   const fs::path target = folder / (single ? std::string(kOwnListName) : network->name);
-  if (target.filename() != kOwnListName)
-    if (auto gone = remove_file(folder / kOwnListName); !gone) return tl::unexpected(gone.error());
+  if (target.filename() != kOwnListName) SMC_TRY(remove_file(folder / kOwnListName));
   const OrderedJson wanted =
       with_entry(single ? as_list(network->configuration) : network->configuration, entry);
   const ListChange nothing =
@@ -176,17 +172,15 @@ Outcome<Installed> install_entry(const Places& places, const OrderedJson& entry)
   if (present && OrderedJson::parse(*present, nullptr, false) == wanted)
     return Installed{nothing, told};
   const mode_t mode = mode_of(folder / network->name);
-  if (auto written = put(target, wanted.dump(2) + "\n", mode); !written)
-    return tl::unexpected(written.error());
+  SMC_TRY(put(target, wanted.dump(2) + "\n", mode));
   return Installed{nothing == ListChange::kNone ? ListChange::kWritten : nothing, told};
 }
 
 Outcome<Installed> install(const Places& places, const OrderedJson& entry) {
-  if (auto done = install_seccomp_profile(places); !done) return tl::unexpected(done.error());
-  if (auto done = install_binaries(places); !done) return tl::unexpected(done.error());
-  if (auto made = make_folder(places.run_dir); !made) return tl::unexpected(made.error());
-  if (auto made = put(fs::path(places.run_dir) / kEnabledName, "", kListMode); !made)
-    return tl::unexpected(made.error());
+  SMC_TRY(install_seccomp_profile(places));
+  SMC_TRY(install_binaries(places));
+  SMC_TRY(make_folder(places.run_dir));
+  SMC_TRY(put(fs::path(places.run_dir) / kEnabledName, "", kListMode));
   return install_entry(places, entry);
 }
 

@@ -62,11 +62,9 @@ Outcome<void> leave_and_stay(const LeaveSettings& settings) {
   std::atomic<bool> done = false;
   std::unique_ptr<Probes> probes;
   if (!settings.listen.empty()) {
-    auto started = Probes::start(
+    probes = SMC_TRY(Probes::start(
         settings.listen, {[&done] { return std::string(done ? "" : "the node is not left yet"); },
-                          [] { return std::string(); }});
-    if (!started) return tl::unexpected(started.error());
-    probes = std::move(*started);
+                          [] { return std::string(); }}));
   }
   const auto pause = std::chrono::ceil<std::chrono::milliseconds>(settings.cluster.interval);
   for (std::string told;;) {

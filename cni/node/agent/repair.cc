@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "base/result.h"
 #include "cni/plugin/pod_cgroup.h"
 #include "cni/plugin/pod_setup.h"
 #include "cni/plugin/wishes.h"
@@ -54,15 +55,14 @@ Request request_for(const NodePod& pod, const PodNetns& netns) {
 
 Outcome<AttachmentState> set_up(const Request& request, const RepairPlaces& places,
                                 const NodeConfig& config, const NodePod& pod) {
-  const auto wishes = read_wishes(pod.annotations);
-  if (!wishes) return tl::unexpected(wishes.error());
-  auto container = ContainerState::open(config.run_dir, request.attachment.container_id, true);
-  if (!container) return tl::unexpected(container.error());
-  auto state = set_up_pod(request, config, *wishes, **container,
-                          find_pod_cgroup(places.cgroup_root, pod.uid));
+  const auto wishes = SMC_TRY(read_wishes(pod.annotations));
+  auto container =
+      SMC_TRY(ContainerState::open(config.run_dir, request.attachment.container_id, true));
+  auto state =
+      set_up_pod(request, config, wishes, *container, find_pod_cgroup(places.cgroup_root, pod.uid));
   if (state && state->redirect.empty()) {
     undo_pod(*state);
-    (*container)->remove(request.attachment.ifname);
+    container->remove(request.attachment.ifname);
   }
   return state;
 }
@@ -87,7 +87,7 @@ class Places {
  public:
   explicit Places(const std::string& folder) : folder_(folder) {}
 
-  tl::expected<PodNetns, std::string> find(const NodePod& pod) {
+  Result<PodNetns, std::string> find(const NodePod& pod) {
     if (!pod.netns.empty()) return look_into(pod.netns, pod.identity, pod.addresses);
     if (!namespaces_) namespaces_ = NetnsAddresses::read(folder_);
     auto netns = namespaces_->find(pod.addresses);

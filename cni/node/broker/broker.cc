@@ -54,14 +54,13 @@ std::size_t descriptors_max() {
 }  // namespace
 
 Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings) {
-  auto pods = PodWatch::open(settings.run_dir);
-  if (!pods) return tl::unexpected(pods.error());
+  auto pods = SMC_TRY(PodWatch::open(settings.run_dir));
   FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return failed("epoll");
   auto stop_event = EventDescriptor::create();
   if (!stop_event) return failed("eventfd");
   std::unique_ptr<Broker> made(
-      new Broker(std::move(settings), std::move(*pods), std::move(epoll), std::move(*stop_event)));
+      new Broker(std::move(settings), std::move(pods), std::move(epoll), std::move(*stop_event)));
   if (!made->watch(made->watch_.descriptor(), EPOLLIN) ||
       !made->watch(made->stop_event_.get(), EPOLLIN))
     return failed("epoll");
@@ -70,8 +69,7 @@ Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings) {
   made->instance_ = random_instance();
   made->requests_.set_buffers_max(std::min(descriptors_max() / 2, kBuffersPerNodeMax));
   made->book_.restore(record.owners);
-  if (auto stored = store_broker_record(made->settings_.run_dir, record); !stored)
-    return tl::unexpected(stored.error());
+  SMC_TRY(store_broker_record(made->settings_.run_dir, record));
   made->remembered_.changes = made->book_.changes();
   return made;
 }

@@ -2,15 +2,15 @@
 #pragma once
 
 #include <string>
-#include <tl/expected.hpp>
 
+#include "base/result.h"
 #include "event/https/api_server.h"
 
 namespace fairlead::cni::node {
 
 // The body of the answer, if it has that status; otherwise a sentence about the error. Blocks as
 // ApiServer::send() does.
-tl::expected<std::string, std::string> call_api(const event::ApiServer& server,
-                                                event::HttpsRequest request, int expected);
+Result<std::string, std::string> call_api(const event::ApiServer& server,
+                                          event::HttpsRequest request, int expected);
 
 }  // namespace fairlead::cni::node

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/result.h"
 #include "cni/node/cluster/api_call.h"
 #include "cni/plugin/json_text.h"
 #include "event/http/http_status.h"
@@ -37,17 +38,14 @@ std::string label_patch(bool ready, const std::vector<Pnet>& pnets,
 }
 
 // The answer to a patch is the whole node, which shows the labels to remove.
-tl::expected<void, std::string> set_node_labels(const event::ApiServer& server,
-                                                const std::string& node, bool ready,
-                                                const std::vector<Pnet>& pnets) {
+Result<void, std::string> set_node_labels(const event::ApiServer& server, const std::string& node,
+                                          bool ready, const std::vector<Pnet>& pnets) {
   const std::string wanted = label_patch(ready, pnets, {});
   event::HttpsRequest patch{"PATCH", "/api/v1/nodes/" + node, "", "application/merge-patch+json",
                             wanted};
-  auto answer = call_api(server, patch, http_status::kOk);
-  if (!answer) return tl::unexpected(answer.error());
-  patch.body = label_patch(ready, pnets, labels_in(*answer));
-  if (patch.body != wanted) answer = call_api(server, patch, http_status::kOk);
-  if (!answer) return tl::unexpected(answer.error());
+  const std::string node_now = SMC_TRY(call_api(server, patch, http_status::kOk));
+  patch.body = label_patch(ready, pnets, labels_in(node_now));
+  if (patch.body != wanted) SMC_TRY(call_api(server, patch, http_status::kOk));
   return {};
 }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <string>
-#include <tl/expected.hpp>
 #include <vector>
 
+#include "base/result.h"
 #include "cni/plugin/node_config.h"
 #include "event/https/api_server.h"
 
@@ -17,8 +17,7 @@ std::string label_patch(bool ready, const std::vector<Pnet>& pnets,
 
 // Sets them, and removes every other label of Fairlead. Errors are sentences. Blocks for two calls
 // at most.
-tl::expected<void, std::string> set_node_labels(const event::ApiServer& server,
-                                                const std::string& node, bool ready,
-                                                const std::vector<Pnet>& pnets);
+Result<void, std::string> set_node_labels(const event::ApiServer& server, const std::string& node,
+                                          bool ready, const std::vector<Pnet>& pnets);
 
 }  // namespace fairlead::cni::node

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/kubernetes_names.h"
+#include "base/result.h"
 #include "cni/plugin/json_text.h"
 
 namespace fairlead::cni::node {
@@ -81,8 +82,8 @@ std::string too_long(std::string_view what, const std::string& length, std::size
               : " is " + length + " bytes long, and " + std::to_string(allowed) + " are allowed");
 }
 
-tl::expected<PodPage, std::string> parse_page_beginning(std::string_view text,
-                                                        const std::string& unread) {
+Result<PodPage, std::string> parse_page_beginning(std::string_view text,
+                                                  const std::string& unread) {
   const Json json = json::parse_beginning(text, limits_of(kPodBeginningBytes));
   if (!is_list(json)) return no_list(json);
   const Json& items = json::items_of(member(json, "items"));
@@ -99,7 +100,7 @@ tl::expected<PodPage, std::string> parse_page_beginning(std::string_view text,
   return page;
 }
 
-tl::expected<PodPage, std::string> parse_pod_page(std::string_view text, std::size_t bytes_max) {
+Result<PodPage, std::string> parse_pod_page(std::string_view text, std::size_t bytes_max) {
   const auto json = json::parse(text, limits_of(bytes_max));
   if (!json) return tl::unexpected("list of pods: " + json.error());
   if (!is_list(*json)) return no_list(*json);
@@ -111,7 +112,7 @@ tl::expected<PodPage, std::string> parse_pod_page(std::string_view text, std::si
   return page;
 }
 
-tl::expected<NodePod, std::string> parse_pod(std::string_view text) {
+Result<NodePod, std::string> parse_pod(std::string_view text) {
   const auto json = json::parse(text, limits_of(kLonePodBytesMax));
   if (!json) return tl::unexpected("pod: " + json.error());
   NodePod pod = read_pod(*json);

@@ -5,9 +5,9 @@
 
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <vector>
 
+#include "base/result.h"
 #include "cni/plugin/request.h"
 #include "cni/redirect/netns.h"
 
@@ -48,17 +48,16 @@ struct PodPage {
 
 // Of annotations, those of Fairlead are kept. A pod without name or uid is left out. The error is a
 // sentence.
-tl::expected<PodPage, std::string> parse_pod_page(std::string_view text,
-                                                  std::size_t bytes_max = kPodPageBytesMax);
+Result<PodPage, std::string> parse_pod_page(std::string_view text,
+                                            std::size_t bytes_max = kPodPageBytesMax);
 
 // A page of one pod that cannot be read as a whole, by its beginning: the pod is unread for this
 // reason. The API server writes what leads to the next page first, and the names of a pod before
 // its other fields. The error is a sentence.
-tl::expected<PodPage, std::string> parse_page_beginning(std::string_view text,
-                                                        const std::string& unread);
+Result<PodPage, std::string> parse_page_beginning(std::string_view text, const std::string& unread);
 
 // One pod alone, or its metadata. The error is a sentence.
-tl::expected<NodePod, std::string> parse_pod(std::string_view text);
+Result<NodePod, std::string> parse_pod(std::string_view text);
 
 // "its metadata is 20000000 bytes long, and 16777216 are allowed". `length`: as HttpsReply has it.
 std::string too_long(std::string_view what, const std::string& length, std::size_t allowed);

@@ -13,6 +13,7 @@
 #include "base/kubernetes_names.h"
 #include "base/linux/unix_address.h"
 #include "base/linux/wait.h"
+#include "base/result.h"
 #include "cni/node/pods/node_pods.h"
 #include "cni/plugin/pod_cgroup.h"
 #include "event/http/http_status.h"
@@ -51,16 +52,15 @@ std::string below_root(const std::string& path, const std::string& root) {
   return std::string(rest);
 }
 
-tl::expected<NodePod, std::string> read_metadata(const event::ApiServer& server,
-                                                 const PodQuestion& asked) {
+Result<NodePod, std::string> read_metadata(const event::ApiServer& server,
+                                           const PodQuestion& asked) {
   const std::string path = pod_path(asked.name_space, asked.pod);
   const auto reply =
-      server.send({"GET", path, "", "", "", kLonePodBytesMax, true, kPodMetadataType});
-  if (!reply) return tl::unexpected(reply.error());
-  if (reply->status != http_status::kOk)
-    return tl::unexpected("GET " + path + ": status " + std::to_string(reply->status));
-  auto pod = reply->cut ? tl::unexpected(too_long("its metadata", reply->length, kLonePodBytesMax))
-                        : parse_pod(reply->body);
+      SMC_TRY(server.send({"GET", path, "", "", "", kLonePodBytesMax, true, kPodMetadataType}));
+  if (reply.status != http_status::kOk)
+    return tl::unexpected("GET " + path + ": status " + std::to_string(reply.status));
+  auto pod = reply.cut ? tl::unexpected(too_long("its metadata", reply.length, kLonePodBytesMax))
+                       : parse_pod(reply.body);
   if (!pod)
     return NodePod{.name_space = asked.name_space, .name = asked.pod, .unread = pod.error()};
   return pod;
@@ -73,7 +73,7 @@ bool hung_up(int socket) {
 
 }  // namespace
 
-std::string answer_about(const PodQuestion& question, const tl::expected<NodePod, std::string>& pod,
+std::string answer_about(const PodQuestion& question, const Result<NodePod, std::string>& pod,
                          std::string_view cgroup_path) {
   if (!pod) return refusal(pod.error());
   if (!pod->unread.empty()) return to_text(Json{{"error", pod->unread}, {"unread", true}});
@@ -91,12 +91,11 @@ Outcome<std::unique_ptr<PodAnswers>> PodAnswers::start(const std::string& run_di
                                                        std::string cgroup_root,
                                                        event::ApiServer server) {
   const std::string path = run_dir + "/" + kAgentSocketName;
-  auto listener = listen_at(path);
-  if (!listener) return tl::unexpected(listener.error());
+  auto listener = SMC_TRY(listen_at(path));
   auto stop = EventDescriptor::create();
   if (!stop) return fail(Code::kState, to_string(stop.error()));
   return std::unique_ptr<PodAnswers>(new PodAnswers(path, std::move(cgroup_root), std::move(server),
-                                                    std::move(*listener), std::move(*stop)));
+                                                    std::move(listener), std::move(*stop)));
 }
 
 PodAnswers::PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,

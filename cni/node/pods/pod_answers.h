@@ -14,6 +14,7 @@
 #include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/paced_lines.h"
+#include "base/result.h"
 #include "cni/node/pods/node_pods.h"
 #include "cni/plugin/agent_query.h"
 #include "cni/plugin/plugin_error.h"
@@ -48,7 +49,7 @@ class PodAnswers {
 
 // The answer: from the pod as the API server lists it, or the reason why it is unknown, and from
 // its cgroup below the hierarchy's root, which may be empty. Pure.
-std::string answer_about(const PodQuestion& question, const tl::expected<NodePod, std::string>& pod,
+std::string answer_about(const PodQuestion& question, const Result<NodePod, std::string>& pod,
                          std::string_view cgroup_path);
 
 }  // namespace fairlead::cni::node

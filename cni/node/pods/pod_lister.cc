@@ -1,4 +1,5 @@
 #include "cni/node/pods/pod_lister.h"
+#include "base/result.h"
 #include "event/http/http_status.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ PodLister::Step PodLister::restart(Progress& progress) const {
   return Step::kMore;
 }
 
-PodLister::Step PodLister::take(tl::expected<PodPage, std::string> page, Progress& progress) const {
+PodLister::Step PodLister::take(Result<PodPage, std::string> page, Progress& progress) const {
   if (!page) return stop(progress, page.error());
   auto& pods = progress.listing.pods;
   std::move(page->pods.begin(), page->pods.end(), std::back_inserter(pods));

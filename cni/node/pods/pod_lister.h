@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "cni/node/pods/node_pods.h"
 #include "event/https/api_server.h"
 
@@ -56,7 +57,7 @@ class PodLister {
   enum class Step { kMore, kEnd };
 
   Step read_page(const std::string& node, Progress& progress) const;
-  Step take(tl::expected<PodPage, std::string> page, Progress& progress) const;
+  Step take(Result<PodPage, std::string> page, Progress& progress) const;
   Step stop(Progress& progress, std::string trouble) const;
   Step restart(Progress& progress) const;
   // Nothing in the listing if the pod has gone, or cannot be read now. False if there is no sense

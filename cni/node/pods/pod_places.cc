@@ -9,6 +9,7 @@
 
 #include "base/linux/files.h"
 #include "base/linux/handle.h"
+#include "base/result.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -55,9 +56,8 @@ std::string pod_interface(const Present& present, const std::vector<std::string>
 
 }  // namespace
 
-tl::expected<PodNetns, std::string> look_into(const std::string& path,
-                                              const NetnsIdentity& identity,
-                                              const std::vector<std::string>& addresses) {
+Result<PodNetns, std::string> look_into(const std::string& path, const NetnsIdentity& identity,
+                                        const std::vector<std::string>& addresses) {
   const Result<Netns> netns = Netns::open(path);
   if (!netns) return tl::unexpected(path + ": " + to_string(netns.error()));
   if (netns->identity() != identity)
@@ -92,7 +92,7 @@ NetnsAddresses NetnsAddresses::read(const std::string& folder) {
   return all;
 }
 
-tl::expected<PodNetns, std::string> NetnsAddresses::find(
+Result<PodNetns, std::string> NetnsAddresses::find(
     const std::vector<std::string>& addresses) const {
   std::optional<PodNetns> found;
   for (const std::string& text : addresses) {

@@ -3,10 +3,10 @@
 
 #include <map>
 #include <string>
-#include <tl/expected.hpp>
 #include <vector>
 
 #include "base/address.h"
+#include "base/result.h"
 #include "cni/redirect/netns.h"
 
 namespace fairlead::cni::node {
@@ -25,9 +25,8 @@ struct PodNetns {
 // The pod's interface in its own namespace: the one that has one of `addresses`, or eth0, or the
 // first one. The pod's addresses are `addresses`, or those of that interface if there are none. The
 // error is a sentence.
-tl::expected<PodNetns, std::string> look_into(const std::string& path,
-                                              const NetnsIdentity& identity,
-                                              const std::vector<std::string>& addresses);
+Result<PodNetns, std::string> look_into(const std::string& path, const NetnsIdentity& identity,
+                                        const std::vector<std::string>& addresses);
 
 // The addresses in all network namespaces that have a name in one folder.
 class NetnsAddresses {
@@ -37,7 +36,7 @@ class NetnsAddresses {
 
   // `addresses` in numeric form. The error is a sentence: no namespace has one of them, or another
   // one has it too, which a pod with CAP_NET_ADMIN can cause.
-  tl::expected<PodNetns, std::string> find(const std::vector<std::string>& addresses) const;
+  Result<PodNetns, std::string> find(const std::vector<std::string>& addresses) const;
 
  private:
   std::multimap<SocketAddress, PodNetns> found_;  // port 0

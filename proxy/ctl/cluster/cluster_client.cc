@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/linux/handle.h"
+#include "base/result.h"
 #include "ctl/http_client.h"
 #include "event/http/http_status.h"
 
@@ -29,7 +30,7 @@ struct AddressListFree {
 };
 using AddressList = std::unique_ptr<addrinfo, AddressListFree>;
 
-tl::expected<AddressList, std::string> look_up(const std::string& host, std::uint16_t port) {
+Result<AddressList, std::string> look_up(const std::string& host, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
@@ -92,8 +93,7 @@ ApiAnswer answer_of(const event::HttpsRequest& request, const event::HttpsReply&
   return answer;
 }
 
-tl::expected<ClusterClient, std::string> ClusterClient::connect(ClusterAccess access,
-                                                                Duration timeout) {
+Result<ClusterClient, std::string> ClusterClient::connect(ClusterAccess access, Duration timeout) {
   const std::string where =
       access.server + " (kubeconfig " + access.file + ", context " + access.context + ")";
   const auto addresses = look_up(access.host, access.target.port);

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <string>
-#include <tl/expected.hpp>
 #include <vector>
 
+#include "base/result.h"
 #include "base/time.h"
 #include "ctl/cluster/kubeconfig.h"
 #include "event/http/http_status.h"
@@ -41,7 +41,7 @@ class ClusterClient {
  public:
   // Looks the host up and sees whether something listens there. The error says what was tried and
   // why it failed. `timeout` is for this, and for each call.
-  static tl::expected<ClusterClient, std::string> connect(ClusterAccess access, Duration timeout);
+  static Result<ClusterClient, std::string> connect(ClusterAccess access, Duration timeout);
 
   ApiAnswer get(const std::string& path) const;
   ApiAnswer post(const std::string& path, const json::Json& body) const;

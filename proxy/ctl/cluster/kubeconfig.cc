@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/kubernetes_names.h"
+#include "base/result.h"
 #include "base/utc_time.h"
 #include "event/https/base64.h"
 #include "injector/certificate.h"
@@ -24,7 +25,7 @@ namespace {
 
 using Yaml = injector::OrderedJson;
 using WallTime = std::chrono::system_clock::time_point;
-using Text = tl::expected<std::string, std::string>;
+using Text = Result<std::string, std::string>;
 
 constexpr std::uint16_t kHttpsPort = 443;
 
@@ -90,7 +91,7 @@ Text read_bounded(const std::string& path) {
   return text;
 }
 
-tl::expected<File, std::string> read_file(const std::string& path, const FileSource& source) {
+Result<File, std::string> read_file(const std::string& path, const FileSource& source) {
   const auto text = source.read(path);
   if (!text) return fail(path, "", "cannot be read: " + text.error());
   auto parsed = injector::parse_manifest(*text);
@@ -169,7 +170,7 @@ std::string certificate_trouble(const std::string& pem, WallTime now) {
   return {};
 }
 
-tl::expected<void, std::string> take_url(const Entry& cluster, ClusterAccess& access) {
+Result<void, std::string> take_url(const Entry& cluster, ClusterAccess& access) {
   constexpr std::string_view kScheme = "https://";
   const auto refused = [&](const std::string& what) {
     return fail(cluster, "server", what + "; allowed: https://HOST[:PORT][/PATH]");
@@ -210,28 +211,26 @@ tl::expected<void, std::string> take_url(const Entry& cluster, ClusterAccess& ac
   return {};
 }
 
-tl::expected<void, std::string> take_authority(const Entry& cluster, WallTime now,
-                                               ClusterAccess& access) {
+Result<void, std::string> take_authority(const Entry& cluster, WallTime now,
+                                         ClusterAccess& access) {
   constexpr const char* kField = "certificate-authority";
-  auto authority = content_of(cluster, kField, "certificate-authority-data");
-  if (!authority) return tl::unexpected(authority.error());
+  auto authority = SMC_TRY(content_of(cluster, kField, "certificate-authority-data"));
   const Yaml& skip = field_of(*cluster.fields, "insecure-skip-tls-verify");
   if (!skip.is_null() && !skip.is_boolean())
     return fail(cluster, "insecure-skip-tls-verify",
                 skip.dump(-1, ' ', true, Yaml::error_handler_t::replace) +
                     " is not allowed; allowed: true and false");
   access.target.verify = skip != true;
-  if (!access.target.verify && !authority->empty())
+  if (!access.target.verify && !authority.empty())
     return fail(cluster, "insecure-skip-tls-verify",
                 "is true beside an authority; remove one of the two");
-  access.target.system_authorities = authority->empty();
-  if (!authority->empty())
-    if (const std::string trouble = certificate_trouble(*authority, now); !trouble.empty())
+  access.target.system_authorities = authority.empty();
+  if (!authority.empty())
+    if (const std::string trouble = certificate_trouble(authority, now); !trouble.empty())
       return fail(cluster, kField, trouble + "; take the authority of the cluster from its admin");
-  access.target.ca_pem = std::move(*authority);
-  auto server_name = text_field(cluster, "tls-server-name");
-  if (!server_name) return tl::unexpected(server_name.error());
-  access.target.server_name = std::move(*server_name);
+  access.target.ca_pem = std::move(authority);
+  auto server_name = SMC_TRY(text_field(cluster, "tls-server-name"));
+  access.target.server_name = std::move(server_name);
   if (access.target.server_name.empty()) access.target.server_name = access.host;
   if (!is_one_word(access.target.server_name))
     return fail(cluster, "tls-server-name", "holds blanks or other than ASCII");
@@ -240,7 +239,7 @@ tl::expected<void, std::string> take_authority(const Entry& cluster, WallTime no
   return {};
 }
 
-tl::expected<void, std::string> refuse_unsupported(const Entry& user) {
+Result<void, std::string> refuse_unsupported(const Entry& user) {
   constexpr const char* kInstead =
       "is not supported; put a token there instead, as from `kubectl create token ACCOUNT`";
   for (const char* field : {"exec", "auth-provider", "username", "password", "as", "as-uid",
@@ -249,12 +248,11 @@ tl::expected<void, std::string> refuse_unsupported(const Entry& user) {
   return {};
 }
 
-tl::expected<void, std::string> take_token(const Entry& user, ClusterAccess& access) {
+Result<void, std::string> take_token(const Entry& user, ClusterAccess& access) {
   const Yaml& fields = *user.fields;
   if (is_given(fields, "tokenFile")) {
-    const auto file = text_field(user, "tokenFile");
-    if (!file) return tl::unexpected(file.error());
-    const std::string path = (std::filesystem::path(user.path).parent_path() / *file).string();
+    const auto file = SMC_TRY(text_field(user, "tokenFile"));
+    const std::string path = (std::filesystem::path(user.path).parent_path() / file).string();
     auto text = user.source->read(path);
     if (!text) return fail(user, "tokenFile", path + " cannot be read: " + text.error());
     access.token = std::move(*text);
@@ -262,49 +260,43 @@ tl::expected<void, std::string> take_token(const Entry& user, ClusterAccess& acc
       access.token.pop_back();
     if (access.token.empty()) return fail(user, "tokenFile", path + " is empty");
   } else if (is_given(fields, "token")) {
-    auto token = text_field(user, "token");
-    if (!token) return tl::unexpected(token.error());
-    access.token = std::move(*token);
+    auto token = SMC_TRY(text_field(user, "token"));
+    access.token = std::move(token);
   }
   if (!is_one_word(access.token)) return fail(user, "token", "holds blanks or other than ASCII");
   return {};
 }
 
-tl::expected<void, std::string> take_certificate(const Entry& user, WallTime now,
-                                                 ClusterAccess& access) {
-  auto certificate = content_of(user, "client-certificate", "client-certificate-data");
-  if (!certificate) return tl::unexpected(certificate.error());
-  auto key = content_of(user, "client-key", "client-key-data");
-  if (!key) return tl::unexpected(key.error());
-  if (certificate->empty() && key->empty()) return {};
-  if (certificate->empty()) return fail(user, "client-certificate", "is missing beside client-key");
-  if (key->empty()) return fail(user, "client-key", "is missing beside client-certificate");
-  if (const std::string trouble = certificate_trouble(*certificate, now); !trouble.empty())
+Result<void, std::string> take_certificate(const Entry& user, WallTime now, ClusterAccess& access) {
+  auto certificate = SMC_TRY(content_of(user, "client-certificate", "client-certificate-data"));
+  auto key = SMC_TRY(content_of(user, "client-key", "client-key-data"));
+  if (certificate.empty() && key.empty()) return {};
+  if (certificate.empty()) return fail(user, "client-certificate", "is missing beside client-key");
+  if (key.empty()) return fail(user, "client-key", "is missing beside client-certificate");
+  if (const std::string trouble = certificate_trouble(certificate, now); !trouble.empty())
     return fail(user, "client-certificate", trouble + "; get a new kubeconfig for this cluster");
-  if (key->find("PRIVATE KEY-----") == std::string::npos)
+  if (key.find("PRIVATE KEY-----") == std::string::npos)
     return fail(user, "client-key", "holds no private key in PEM");
-  access.target.certificate_pem = std::move(*certificate);
-  access.target.key_pem = std::move(*key);
+  access.target.certificate_pem = std::move(certificate);
+  access.target.key_pem = std::move(key);
   return {};
 }
 
-tl::expected<void, std::string> take_user(const std::vector<File>& files, const Entry& context,
-                                          WallTime now, ClusterAccess& access) {
-  const auto name = text_field(context, "user");
-  if (!name) return tl::unexpected(name.error());
-  if (name->empty()) return {};
-  const auto user = find_entry(files, "users", "user", *name);
+Result<void, std::string> take_user(const std::vector<File>& files, const Entry& context,
+                                    WallTime now, ClusterAccess& access) {
+  const auto name = SMC_TRY(text_field(context, "user"));
+  if (name.empty()) return {};
+  const auto user = find_entry(files, "users", "user", name);
   if (!user)
-    return fail(
-        context, "user",
-        "\"" + *name + "\" is no user of this file; there are: " + names_in(files, "users"));
+    return fail(context, "user",
+                "\"" + name + "\" is no user of this file; there are: " + names_in(files, "users"));
   if (auto done = refuse_unsupported(*user); !done) return done;
   if (auto done = take_token(*user, access); !done) return done;
   return take_certificate(*user, now, access);
 }
 
-tl::expected<Entry, std::string> find_context(const std::vector<File>& files, std::string name,
-                                              ClusterAccess& access) {
+Result<Entry, std::string> find_context(const std::vector<File>& files, std::string name,
+                                        ClusterAccess& access) {
   const bool is_current = name.empty();
   for (const File& file : files) {
     if (!name.empty()) break;
@@ -322,9 +314,8 @@ tl::expected<Entry, std::string> find_context(const std::vector<File>& files, st
                 "there is no context \"" + name + "\"; there are: " + names_in(files, "contexts"));
   access.context = name;
   access.file = found->path;
-  auto name_space = text_field(*found, "namespace");
-  if (!name_space) return tl::unexpected(name_space.error());
-  access.name_space = std::move(*name_space);
+  auto name_space = SMC_TRY(text_field(*found, "namespace"));
+  access.name_space = std::move(name_space);
   if (access.name_space.empty()) access.name_space = "default";
   if (!kubernetes::is_object_name(access.name_space))
     return fail(
@@ -358,34 +349,31 @@ FileSource disk_files() {
           read_bounded};
 }
 
-tl::expected<ClusterAccess, std::string> read_kubeconfig(const std::vector<std::string>& files,
-                                                         const std::string& context, WallTime now,
-                                                         const FileSource& source) {
+Result<ClusterAccess, std::string> read_kubeconfig(const std::vector<std::string>& files,
+                                                   const std::string& context, WallTime now,
+                                                   const FileSource& source) {
   std::vector<File> read;
   std::string names;
   for (const std::string& path : files) {
     names += (names.empty() ? "" : ", ") + path;
     if (!source.exists(path)) continue;
-    auto file = read_file(path, source);
-    if (!file) return tl::unexpected(file.error());
-    read.push_back(std::move(*file));
+    auto file = SMC_TRY(read_file(path, source));
+    read.push_back(std::move(file));
   }
   if (read.empty())
     return tl::unexpected("kubeconfig: there is no file " + (names.empty() ? "at all" : names) +
                           "; give --kubeconfig FILE, or set KUBECONFIG");
   ClusterAccess access;
-  const auto chosen = find_context(read, context, access);
-  if (!chosen) return tl::unexpected(chosen.error());
-  const auto name = text_field(*chosen, "cluster");
-  if (!name) return tl::unexpected(name.error());
-  const auto cluster = find_entry(read, "clusters", "cluster", *name);
+  const auto chosen = SMC_TRY(find_context(read, context, access));
+  const auto name = SMC_TRY(text_field(chosen, "cluster"));
+  const auto cluster = find_entry(read, "clusters", "cluster", name);
   if (!cluster)
     return fail(
-        *chosen, "cluster",
-        "\"" + *name + "\" is no cluster of this file; there are: " + names_in(read, "clusters"));
-  if (auto done = take_url(*cluster, access); !done) return tl::unexpected(done.error());
-  if (auto done = take_authority(*cluster, now, access); !done) return tl::unexpected(done.error());
-  if (auto done = take_user(read, *chosen, now, access); !done) return tl::unexpected(done.error());
+        chosen, "cluster",
+        "\"" + name + "\" is no cluster of this file; there are: " + names_in(read, "clusters"));
+  SMC_TRY(take_url(*cluster, access));
+  SMC_TRY(take_authority(*cluster, now, access));
+  SMC_TRY(take_user(read, chosen, now, access));
   return access;
 }
 

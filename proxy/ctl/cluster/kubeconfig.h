@@ -7,9 +7,9 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <tl/expected.hpp>
 #include <vector>
 
+#include "base/result.h"
 #include "event/https/https_client.h"
 
 namespace fairlead::ctl {
@@ -36,7 +36,7 @@ struct FileSource {
   // False only for a file that is certainly not there.
   std::function<bool(const std::string& path)> exists;
   // Content of at most kKubeconfigBytesMax. The error says why there is none.
-  std::function<tl::expected<std::string, std::string>(const std::string& path)> read;
+  std::function<Result<std::string, std::string>(const std::string& path)> read;
 };
 FileSource disk_files();
 
@@ -44,9 +44,9 @@ FileSource disk_files();
 // user, a context or a current context of a name counts. Credentials are a token, a file with a
 // token, or a client certificate that is valid at `now`. The error names file and field, and says
 // what to do.
-tl::expected<ClusterAccess, std::string> read_kubeconfig(const std::vector<std::string>& files,
-                                                         const std::string& context,
-                                                         std::chrono::system_clock::time_point now,
-                                                         const FileSource& source = disk_files());
+Result<ClusterAccess, std::string> read_kubeconfig(const std::vector<std::string>& files,
+                                                   const std::string& context,
+                                                   std::chrono::system_clock::time_point now,
+                                                   const FileSource& source = disk_files());
 
 }  // namespace fairlead::ctl

@@ -1,5 +1,6 @@
 #include "event/https/api_server.h"
 #include "base/linux/files.h"
+#include "base/result.h"
 
 #include <charconv>
 #include <cstdlib>
@@ -19,7 +20,7 @@ std::string trimmed(std::string text) {
 
 }  // namespace
 
-tl::expected<ApiServer, std::string> ApiServer::from_pod() {
+Result<ApiServer, std::string> ApiServer::from_pod() {
   const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
   const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
   if (host == nullptr || port == nullptr)
@@ -43,7 +44,7 @@ std::string ApiServer::token() const {
   return trimmed(read_file(token_file_, kAccountFileBytesMax).value_or(""));
 }
 
-tl::expected<HttpsReply, std::string> ApiServer::send(HttpsRequest request) const {
+Result<HttpsReply, std::string> ApiServer::send(HttpsRequest request) const {
   request.bearer = token();
   if (!request.body.empty() && request.content_type.empty()) request.content_type = kJsonType;
   auto reply = https_call(target_, request, kCallMax);

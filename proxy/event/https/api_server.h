@@ -4,9 +4,9 @@
 #pragma once
 
 #include <string>
-#include <tl/expected.hpp>
 #include <utility>
 
+#include "base/result.h"
 #include "event/https/https_client.h"
 
 namespace fairlead::event {
@@ -21,11 +21,11 @@ class ApiServer {
 
   // From the environment and the files that every pod with a service account has. The error is a
   // sentence.
-  static tl::expected<ApiServer, std::string> from_pod();
+  static Result<ApiServer, std::string> from_pod();
 
   // With our token; a body is JSON unless the request says otherwise. Any status is an answer. The
   // error is a sentence: what was called, and why nothing came back. Blocks for kCallMax at most.
-  tl::expected<HttpsReply, std::string> send(HttpsRequest request) const;
+  Result<HttpsReply, std::string> send(HttpsRequest request) const;
 
   // Our token, as it is now. Empty if it cannot be read.
   std::string token() const;
