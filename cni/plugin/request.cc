@@ -199,7 +199,7 @@ bool is_interface_name(std::string_view text) {
 Outcome<Request> parse_request(const StringMap& environment, std::string_view input) {
   const auto verb = SMC_TRY(read_verb(environment));
   Request request;
-  request.verb = (verb)->verb;
+  request.verb = verb->verb;
   const bool has_attachment =
       request.verb == Verb::kAdd || request.verb == Verb::kDel || request.verb == Verb::kCheck;
   if (has_attachment) SMC_TRY(read_attachment(environment, request));

@@ -15,8 +15,8 @@ constexpr std::byte kHolds{1};
 constexpr std::byte kAnswersOffers{4}, kFetches{8};  // 1 and 2 had a meaning before
 
 // Numbers between these two had a meaning before.
-constexpr auto kLastOfTheFirst = static_cast<std::uint8_t>(KeeperRecord::Kind::kPark);
-constexpr auto kFirstOfTheRest = static_cast<std::uint8_t>(KeeperRecord::Kind::kOffer);
+constexpr auto kLastBeforeGap = static_cast<std::uint8_t>(KeeperRecord::Kind::kPark);
+constexpr auto kFirstBehindGap = static_cast<std::uint8_t>(KeeperRecord::Kind::kOffer);
 
 template <class T>
 void store(KeeperRecordBytes& into, std::size_t at, T value) {
@@ -80,7 +80,7 @@ Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
   const auto kind = std::to_integer<std::uint8_t>(bytes[kKindAt]);
   const auto refusal = std::to_integer<std::uint8_t>(bytes[kRefusalAt]);
   if (kind < static_cast<std::uint8_t>(KeeperRecord::Kind::kHello) ||
-      (kind > kLastOfTheFirst && kind < kFirstOfTheRest) ||
+      (kind > kLastBeforeGap && kind < kFirstBehindGap) ||
       kind > static_cast<std::uint8_t>(KeeperRecord::Kind::kFetch))
     return Error{Errc::kMalformed, "keeper record: kind"};
   if (refusal > static_cast<std::uint8_t>(KeeperRecord::Refusal::kShare))

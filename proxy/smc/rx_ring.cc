@@ -40,8 +40,7 @@ void RxRing::take_flags(const wire::CdcMessage& message) {
   write_blocked_ = message.producer_flags.write_blocked;
   if (message.producer_flags.consumer_update_requested) update_requested_ = true;
   // The urgent byte is the last one before the producer cursor. A newer one makes the older
-  // ordinary data, as in TCP. The flag is ignored unless that byte is
-  // still unread.
+  // ordinary data, as in TCP. The flag is ignored unless that byte is still unread.
   if (message.producer_flags.urgent_present && !drained() &&
       message.producer == cursor_at(produced_, size_))
     urgent_at_ = produced_;

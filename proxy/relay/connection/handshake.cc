@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <span>
-#include <string_view>
 
 #include "base/log.h"
 #include "relay/connection/frames_stage.h"
@@ -45,7 +44,7 @@ LastFrames take_last_frames(HandshakeCommon& common, TimePoint now) {
 // Nothing if the handshake has been given something.
 std::optional<Progress> read(HandshakeCommon& common, TimePoint now) {
   if (common.exchange.unread().empty())
-    if (const std::optional<Progress> end = fetch(common)) return end;
+    if (const std::optional<Progress> progress = fetch(common)) return progress;
   // The peer has the link already, and goes back to frames: that is for the stage that follows.
   if (common.exchange.handshake().state() == State::kAwaitingLink &&
       is_return(common.exchange.unread()))
@@ -113,7 +112,7 @@ HandshakeProgress advance(HandshakeCommon& common, TimePoint now) {
     switch (common.exchange.handshake().state()) {
       case State::kAwaitingPeer:
       case State::kAwaitingLink:
-        if (const std::optional<Progress> end = read(common, now)) return *end;
+        if (const std::optional<Progress> progress = read(common, now)) return *progress;
         break;
       case State::kInHand:
         return Progress::kMessage;

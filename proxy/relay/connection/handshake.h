@@ -96,7 +96,7 @@ FallbackCause cause_of(const HandshakeCommon& common, const smc::Handshake::Outc
 bool announcement_over(HandshakeCommon& common, TimePoint now);
 // False: the peer knows where our element is. Otherwise RmbAnnounced follows, or `until` comes.
 bool await_announcement(HandshakeCommon& common, TimePoint until);
-// The group is lost for all that does not depend on the role.
+// What client and server do alike when the group is lost.
 StageResult lose_group(HandshakeCommon& common, TimePoint now);
 // Declines where others than the peer are awaited, because the process ends.
 void decline_waiting(HandshakeCommon& common, TimePoint now);

@@ -90,9 +90,9 @@ std::optional<StageResult> InboundHandshake::judge_first_bytes() {
         return common_.session.refuse_for_memory();
       return UseStage{make_stage<InboundDial>(common_.session, std::move(unread))};
     }
-    if (const std::optional<HandshakeProgress> end = fetch(common_)) {
-      if (*end == HandshakeProgress::kNothing) return Stay{};
-      return handle_stream_end(*end == HandshakeProgress::kReset);
+    if (const std::optional<HandshakeProgress> progress = fetch(common_)) {
+      if (*progress == HandshakeProgress::kNothing) return Stay{};
+      return handle_stream_end(*progress == HandshakeProgress::kReset);
     }
   }
   frames_possible_ = false;

@@ -1,11 +1,11 @@
 // One proxied connection, from the accepted socket to the end. It goes through stages, each a class
 // of its own:
 //
-//   DialStage        connects to the peer (OutboundDial), or to the application (InboundDial)
-//   FramesStage      in frames, between two proxies, until it has earned SMC-R
+//   OutboundDial, InboundDial             connects to the peer, or to the application
+//   FramesStage                           in frames, until it has earned SMC-R
 //   OutboundHandshake, InboundHandshake   the CLC handshake, as client or as server
-//   SmcStage         over SMC-R
-//   TcpStage         over TCP, for good
+//   SmcStage                              over SMC-R
+//   TcpStage                              over TCP, for good
 //
 // Session owns what they share, and the current stage. It is the only class that changes the stage.
 #pragma once
@@ -69,7 +69,7 @@ class Session final : public StageHost {
   ConnectionRow row(TimePoint now) const;
 
   bool queued = false;  // in the worker's ready list
-  unsigned runs = 0;    // how often run() was called; it wraps
+  unsigned runs = 0;    // turns that it has had; it wraps
 
  private:
   bool parkable(bool at_last) const { return stage_.parkable(at_last); }

@@ -7,11 +7,11 @@
 namespace fairlead::relay {
 
 void GroupSender::schedule(SmcRelay& relay) {
-  if (!relay.set_scheduled(true)) scheduled_.push_back(&relay);
+  if (!relay.exchange_scheduled(true)) scheduled_.push_back(&relay);
 }
 
 void GroupSender::unschedule(SmcRelay& relay) {
-  if (relay.set_scheduled(false)) std::erase(scheduled_, &relay);
+  if (relay.exchange_scheduled(false)) std::erase(scheduled_, &relay);
 }
 
 void GroupSender::reset_link(smc::LinkIndex link) {
@@ -161,7 +161,7 @@ void GroupSender::post(TimePoint now) {
 
 void GroupSender::flush_connection(SmcRelay& relay, TimePoint now) {
   SendBatch& batch = shared_.batch;
-  (void)relay.set_scheduled(false);
+  (void)relay.exchange_scheduled(false);
   const smc::LinkIndex link = relay.link();  // one that is moved is scheduled again
   while (relay.connection().transmit_due() && transport_.works(link)) {
     if (batch.count != 0 && (batch.link != link || batch.room() < kRequestsPerTransmit)) post(now);

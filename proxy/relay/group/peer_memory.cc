@@ -24,7 +24,7 @@ Result<void> PeerMemory::claim(SmcRelay& relay, const smc::RmbElement& element) 
     relay.buffers().drop_remote();  // who does not pay keeps no view
     return paid;
   }
-  relay.buffers().paid_for(ring);
+  relay.buffers().set_paid_for(ring);
   return {};
 }
 

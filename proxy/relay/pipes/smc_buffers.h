@@ -71,7 +71,7 @@ class SmcBuffers {
   MemoryCharge& reserved() { return reserved_; }
   // The element that is paid for, where addressable.
   const std::optional<PeerRingId>& peer_ring() const { return peer_ring_; }
-  void paid_for(const PeerRingId& ring) { peer_ring_ = ring; }
+  void set_paid_for(const PeerRingId& ring) { peer_ring_ = ring; }
   // Others give it back. The connection writes no more.
   std::optional<PeerRingId> release_peer() {
     remote_ = {};

@@ -54,7 +54,7 @@ class SmcRelay {
   smc::LinkIndex link() const { return place_.link; }
   void move_to(smc::LinkIndex link) { place_.link = link; }
   // Whether it is among those that the group's sender has to look at. Says what it was before.
-  bool set_scheduled(bool scheduled) { return std::exchange(scheduled_, scheduled); }
+  bool exchange_scheduled(bool scheduled) { return std::exchange(scheduled_, scheduled); }
 
   // What the connection did before it was SMC-R. `bytes` are for the application and go first;
   // `app_ended`: it has ended its stream; `app_finished`: it was given the end of the peer's;
