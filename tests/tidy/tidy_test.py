@@ -153,8 +153,8 @@ class Checks(unittest.TestCase):
                  (contributing, parking, "bus is no layer of ARROWS")),
                 (architecture, "smc  ──► wire base", "smc  ──► wire base event",
                  (architecture, 7, "smc may include wire, base, not wire, base, event")),
-                (architecture, "json    base values\n", "",
-                 (architecture, 1, "its table of layers has no row for json"))):
+                (architecture, "base    base values\n", "",
+                 (architecture, 1, "its table of layers has no row for base"))):
             with self.subTest(finding):
                 changed = {**tree, path: tree[path].replace(old, new)}
                 self.assertEqual(list(arrows.check_layers(changed)), [finding])
