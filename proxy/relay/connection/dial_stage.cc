@@ -16,11 +16,6 @@ bool only_withheld(const DeviceRegistry& devices, const Place& place) {
   return any && devices.offer_towards(place).slot == nullptr;
 }
 
-event::Timer dial_timer(SessionResources& session) {
-  return event::Timer(session.services.timers,
-                      [&session] { session.host.handle(DeadlineDue{}, session.now()); });
-}
-
 StageResult dial_failed(SessionResources& session, int error) {
   SessionServices& services = session.services;
   if (error == EMFILE || error == ENFILE) {
@@ -43,7 +38,7 @@ StageResult dial_failed(SessionResources& session, int error) {
 OutboundDial::OutboundDial(SessionResources& session, HandshakePermit permit,
                            std::optional<FallbackCause> cause)
     : session_(session),
-      timer_(dial_timer(session)),
+      timer_(session.deadline_timer()),
       permit_(std::move(permit)),
       cause_(std::move(cause)) {}
 
@@ -160,7 +155,7 @@ StageResult OutboundDial::connected(TimePoint now) {
 
 InboundDial::InboundDial(SessionResources& session, HandshakePermit permit, Next next)
     : session_(session),
-      timer_(dial_timer(session)),
+      timer_(session.deadline_timer()),
       permit_(std::move(permit)),
       next_(std::move(next)) {}
 

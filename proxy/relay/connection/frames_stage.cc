@@ -179,9 +179,7 @@ void FramesStage::prepare_handshake(TimePoint now) {
   session_.report.setup_began("hand_over", now);
   session_.note("the connection has earned SMC-R");
   earned_.reset(new Earned{HandshakePermit(services, session_.number), std::nullopt,
-                           event::Timer(services.timers, [&session = session_] {
-                             session.host.handle(DeadlineDue{}, session.now());
-                           })});
+                           session_.deadline_timer()});
   std::optional<FallbackReason> obstacle;
   if (services.admission.draining())
     obstacle = FallbackReason::kDraining;

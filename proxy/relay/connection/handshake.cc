@@ -80,6 +80,13 @@ void name_own_obstacle(HandshakeCommon& common, smc::Handshake::Outcome& outcome
   outcome.reason = own;
 }
 
+// The peer had the link when this side gave it up, and has gone back to frames since.
+bool peer_went_back(HandshakeCommon& common) {
+  const smc::Handshake& handshake = common.exchange.handshake();
+  return handshake.outcome().side != Side::kPeer && handshake.peer_may_have_declined() &&
+         is_return(common.exchange.unread());
+}
+
 }  // namespace
 
 HandshakeCommon::HandshakeCommon(SessionResources& own_session, HandshakePermit own_permit,
@@ -87,8 +94,7 @@ HandshakeCommon::HandshakeCommon(SessionResources& own_session, HandshakePermit 
     : session(own_session),
       permit(std::move(own_permit)),
       framed(std::move(from_frames)),
-      timer(own_session.services.timers,
-            [&own_session] { own_session.host.handle(DeadlineDue{}, own_session.now()); }) {}
+      timer(own_session.deadline_timer()) {}
 
 HandshakeProgress advance(HandshakeCommon& common, TimePoint now) {
   event::Stream& net = *common.session.net;
@@ -121,7 +127,7 @@ HandshakeProgress advance(HandshakeCommon& common, TimePoint now) {
         return common.exchange.handshake().output_empty() ? Progress::kEstablished
                                                           : Progress::kNothing;
       case State::kTcp:
-        return Progress::kTcp;
+        return peer_went_back(common) ? lose("the peer has gone back to frames") : Progress::kTcp;
       case State::kFailed:
         return Progress::kFailed;
     }
@@ -141,6 +147,11 @@ std::optional<HandshakeProgress> fetch(HandshakeCommon& common) {
       return Progress::kReset;
   }
   return Progress::kNothing;
+}
+
+StageResult refuse_link(HandshakeCommon& common, FallbackReason reason, TimePoint now) {
+  if (common.exchange.handshake().state() == State::kAwaitingLink) decline(common, reason, now);
+  return Stay{};
 }
 
 std::optional<StageResult> handle_wait_deadline(HandshakeCommon& common, TimePoint now) {
@@ -190,12 +201,6 @@ StageResult fail(HandshakeCommon& common, const char* why) {
 UseSmc use_smc(HandshakeCommon& common) {
   return {std::move(common.membership), std::move(common.framed), common.clc_connection_reset,
           std::move(common.exchange.unread())};
-}
-
-bool peer_went_back(HandshakeCommon& common) {
-  const smc::Handshake& handshake = common.exchange.handshake();
-  return handshake.outcome().side != Side::kPeer && handshake.peer_may_have_declined() &&
-         is_return(common.exchange.unread());
 }
 
 smc::Handshake::Outcome end_declined(HandshakeCommon& common, TimePoint now) {

@@ -71,6 +71,8 @@ HandshakeProgress advance(HandshakeCommon& common, TimePoint now);
 // Reads from the peer. kNothing, kEnd, kReset, or nothing if bytes have come.
 std::optional<HandshakeProgress> fetch(HandshakeCommon& common);
 
+// First contact cannot be completed.
+StageResult refuse_link(HandshakeCommon& common, FallbackReason reason, TimePoint now);
 // The deadline of a wait, or of the peer's hand-over. Nothing if it is that of the handshake
 // itself, which has been told of it.
 std::optional<StageResult> handle_wait_deadline(HandshakeCommon& common, TimePoint now);
@@ -82,9 +84,6 @@ void decline(HandshakeCommon& common, FallbackReason reason, TimePoint now,
 StageResult fail(HandshakeCommon& common, const char* why);
 // When the state is kEstablished.
 UseSmc use_smc(HandshakeCommon& common);
-// The peer had the link when this side gave it up, and has gone back to frames since.
-inline constexpr const char* kWentBack = "the peer has gone back to frames";
-bool peer_went_back(HandshakeCommon& common);
 // Both sides know that the stream is TCP from here on. Gives back the place in the group, and says
 // why. REQUIRES: the state is kTcp
 smc::Handshake::Outcome end_declined(HandshakeCommon& common, TimePoint now);

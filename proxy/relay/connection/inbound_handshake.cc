@@ -67,7 +67,6 @@ StageResult InboundHandshake::handle(Ready, TimePoint now) {
       case HandshakeProgress::kEstablished:
         return use_smc(common_);
       case HandshakeProgress::kTcp:
-        if (peer_went_back(common_)) return fail(common_, kWentBack);
         return end_in_tcp(end_declined(common_, now));
       case HandshakeProgress::kFailed:
         return end_in_failure(handshake().outcome(), now);
@@ -126,15 +125,9 @@ StageResult InboundHandshake::handle(GroupConfirmed, TimePoint now) {
   return Stay{};
 }
 
-StageResult InboundHandshake::handle(GroupRefused refused, TimePoint now) {
-  if (handshake().state() == smc::Handshake::State::kAwaitingLink)
-    decline(common_, refused.reason, now);
-  return Stay{};
-}
-
 StageResult InboundHandshake::handle(GroupLost, TimePoint now) {
-  common_.membership.leave(now, true);
   if (common_.wait == HandshakeWait::kNone) return lose_group(common_, now);
+  common_.membership.leave(now, true);
   common_.wait = HandshakeWait::kNone;
   answer_proposal(now);  // this one makes the first contact instead
   common_.session.mark_ready();

@@ -36,7 +36,9 @@ class InboundHandshake final {
   StageResult handle(Ready, TimePoint now);
   StageResult handle(DeadlineDue, TimePoint now);
   StageResult handle(GroupConfirmed, TimePoint now);
-  StageResult handle(GroupRefused refused, TimePoint now);
+  StageResult handle(GroupRefused refused, TimePoint now) {
+    return refuse_link(common_, refused.reason, now);
+  }
   StageResult handle(GroupLost, TimePoint now);
   StageResult handle(RmbAnnounced, TimePoint now);
   // Declines, where the peer hears that.

@@ -36,7 +36,6 @@ StageResult OutboundHandshake::handle(Ready, TimePoint now) {
       case HandshakeProgress::kEstablished:
         return use_smc(common_);
       case HandshakeProgress::kTcp:
-        if (peer_went_back(common_)) return fail(common_, kWentBack);
         return end_in_tcp(now);
       case HandshakeProgress::kFailed:
         return end_in_failure(now);
@@ -67,12 +66,6 @@ StageResult OutboundHandshake::handle(GroupConfirmed, TimePoint now) {
     handshake().link_confirmed();
   }
   common_.session.mark_ready();
-  return Stay{};
-}
-
-StageResult OutboundHandshake::handle(GroupRefused refused, TimePoint now) {
-  if (handshake().state() == smc::Handshake::State::kAwaitingLink)
-    decline(common_, refused.reason, now);
   return Stay{};
 }
 

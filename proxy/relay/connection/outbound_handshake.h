@@ -31,7 +31,9 @@ class OutboundHandshake final {
   StageResult handle(Ready, TimePoint now);
   StageResult handle(DeadlineDue, TimePoint now);
   StageResult handle(GroupConfirmed, TimePoint now);
-  StageResult handle(GroupRefused refused, TimePoint now);
+  StageResult handle(GroupRefused refused, TimePoint now) {
+    return refuse_link(common_, refused.reason, now);
+  }
   StageResult handle(GroupLost, TimePoint now) { return lose_group(common_, now); }
   StageResult handle(RmbAnnounced, TimePoint now);
   // Declines, where the peer hears that.

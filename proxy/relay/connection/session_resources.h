@@ -55,6 +55,10 @@ struct SessionResources {
   void note(const char* step) { report.note(step); }
   void mark_ready() { host.mark_ready(); }
 
+  // A timer after which the stage gets DeadlineDue.
+  event::Timer deadline_timer() {
+    return event::Timer(services.timers, [this] { host.handle(DeadlineDue{}, now()); });
+  }
   // Sets a timer after which the stage runs again, and makes it first if there is none. Few
   // sessions need one, and a session is kept small.
   void wake_at(std::unique_ptr<event::Timer>& timer, Deadline deadline);

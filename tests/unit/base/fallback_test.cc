@@ -58,6 +58,7 @@ TEST(FallbackFromOpen, TellsWhatIsToBeRaisedOrGranted) {
   EXPECT_EQ(reason(ENFILE), FallbackReason::kConnectionLimit);
   EXPECT_EQ(reason(ENODEV), FallbackReason::kNoRdmaDevice);
   EXPECT_EQ(fallback_from_open({Errc::kExhausted, "locked memory"}), FallbackReason::kMemlockLimit);
+  EXPECT_EQ(fallback_from_open({Errc::kMemoryLimit, "memory.limit"}), FallbackReason::kMemory);
 }
 
 }  // namespace
