@@ -37,10 +37,7 @@ StageResult dial_failed(SessionResources& session, int error) {
 
 OutboundDial::OutboundDial(SessionResources& session, HandshakePermit permit,
                            std::optional<FallbackCause> cause)
-    : session_(session),
-      timer_(session.deadline_timer()),
-      permit_(std::move(permit)),
-      cause_(std::move(cause)) {}
+    : session_(session), permit_(std::move(permit)), cause_(std::move(cause)) {}
 
 StageResult OutboundDial::handle(Entered, TimePoint now) {
   if (cause_) return dial(false, now);
@@ -52,7 +49,7 @@ StageResult OutboundDial::handle(Entered, TimePoint now) {
   } else if (!permit_.acquire(session_.destination)) {
     session_.note("waiting: the peer has many handshakes in hand");
     session_.report.set_phase("turn");
-    timer_.set(now + smc.handshake_timeout);
+    session_.deadlines.set(DeadlineKind::kPermit, now + smc.handshake_timeout);
     return Stay{};
   }
   return dial(!cause_ && !assumed_, now);
@@ -73,13 +70,13 @@ std::optional<FallbackReason> OutboundDial::obstacle() {
 
 StageResult OutboundDial::handle(PermitGranted, TimePoint) {
   permit_.granted();
-  timer_.cancel();
+  session_.deadlines.cancel(DeadlineKind::kPermit);
   session_.mark_ready();
   return Stay{};
 }
 
-StageResult OutboundDial::handle(DeadlineDue, TimePoint now) {
-  if (!permit_.waiting()) return dial_failed(session_, ETIMEDOUT);
+StageResult OutboundDial::handle(DeadlineDue due, TimePoint now) {
+  if (due.kind == DeadlineKind::kDial) return dial_failed(session_, ETIMEDOUT);
   // Who has waited as long as a handshake may take is not kept waiting for one.
   permit_.release();
   session_.note(kNoPermitStep);
@@ -101,7 +98,7 @@ StageResult OutboundDial::dial(bool with_option, TimePoint now) {
   if (!net) return dial_failed(session_, net.error().system);
   session_.net = std::move(*net);
   session_.net->set_handler(&session_.host);
-  timer_.set(now + services.config.limits.dial_timeout);
+  session_.deadlines.set(DeadlineKind::kDial, now + services.config.limits.dial_timeout);
   return Stay{};
 }
 
@@ -114,7 +111,7 @@ StageResult OutboundDial::handle(Ready, TimePoint now) {
 
 StageResult OutboundDial::connected(TimePoint now) {
   SessionServices& services = session_.services;
-  timer_.cancel();
+  session_.deadlines.cancel(DeadlineKind::kDial);
   if (!session_.memory.bound(*session_.net, SocketMemory::Leg::kNet))
     return session_.refuse_for_memory();
   const auto handshake = [&](std::optional<FallbackCause> declined_for) {
@@ -154,10 +151,7 @@ StageResult OutboundDial::connected(TimePoint now) {
 }
 
 InboundDial::InboundDial(SessionResources& session, HandshakePermit permit, Next next)
-    : session_(session),
-      timer_(session.deadline_timer()),
-      permit_(std::move(permit)),
-      next_(std::move(next)) {}
+    : session_(session), permit_(std::move(permit)), next_(std::move(next)) {}
 
 InboundDial::InboundDial(SessionResources& session)
     : InboundDial(session, HandshakePermit(session.services, session.number), Undecided{}) {}
@@ -212,7 +206,7 @@ StageResult InboundDial::dial(TimePoint now) {
   session_.client_slot = std::move(leg->slot);
   session_.report.set_client_address(leg->client_address);
   session_.app->set_handler(&session_.host);
-  timer_.set(now + session_.services.config.limits.dial_timeout);
+  session_.deadlines.set(DeadlineKind::kDial, now + session_.services.config.limits.dial_timeout);
   if (auto* const first = std::get_if<FirstFrames>(&next_)) offer(std::move(first->bytes), now);
   return handle(Ready{}, now);
 }
@@ -236,7 +230,7 @@ StageResult InboundDial::handle(Ready, TimePoint now) {
 }
 
 StageResult InboundDial::connected(TimePoint) {
-  timer_.cancel();
+  session_.deadlines.cancel(DeadlineKind::kDial);
   if (!session_.memory.bound(*session_.app, SocketMemory::Leg::kApp))
     return session_.refuse_for_memory();
   if (auto* const tcp = std::get_if<UseTcp>(&next_)) return std::move(*tcp);

@@ -8,7 +8,6 @@
 #include <variant>
 #include <vector>
 
-#include "event/timer_queue.h"
 #include "relay/connection/frames_stage.h"
 #include "relay/connection/handshake_permit.h"
 #include "relay/connection/session_resources.h"
@@ -31,7 +30,7 @@ class OutboundDial final {
 
   StageResult handle(Entered, TimePoint now);
   StageResult handle(Ready, TimePoint now);
-  StageResult handle(DeadlineDue, TimePoint now);
+  StageResult handle(DeadlineDue due, TimePoint now);
   StageResult handle(PermitGranted, TimePoint);
   // The next process dials again: nothing has been read from the application. The peer may have
   // seen a connection already.
@@ -43,7 +42,6 @@ class OutboundDial final {
   StageResult connected(TimePoint now);
 
   SessionResources& session_;
-  event::Timer timer_;
   HandshakePermit permit_;
   std::optional<FallbackCause> cause_;  // why SMC-R is not tried
   bool assumed_ = false;                // to speak SMC, by configuration; no option is asked for
@@ -85,7 +83,6 @@ class InboundDial final {
   InboundDial(SessionResources& session, HandshakePermit permit, Next next);
 
   SessionResources& session_;
-  event::Timer timer_;
   HandshakePermit permit_;
   Next next_;
 };

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "base/fallback.h"
+#include "relay/connection/deadlines.h"
 
 namespace fairlead::relay {
 
@@ -17,9 +18,10 @@ struct Entered {
 struct Ready {
   static constexpr const char* kName = "Ready";
 };
-// The stage's deadline has passed.
+// A deadline that the stage has set has passed.
 struct DeadlineDue {
   static constexpr const char* kName = "DeadlineDue";
+  DeadlineKind kind;
 };
 // The connection stood in line for a handshake with its peer, and it is its turn.
 struct PermitGranted {

@@ -109,7 +109,7 @@ StageResult FramesStage::handle(Ready, TimePoint now) {
     case RelayStep::kIdle:
       break;
   }
-  if (const auto deadline = relay_->next_deadline()) session_.wake_at(half_close_, deadline);
+  session_.deadlines.set(DeadlineKind::kHalfClose, relay_->next_deadline());
   if (relay_->ending()) return Stay{};
   const bool parking = session_.services.admission.parking();
   // Also before it is parked, once: the client may wait for this to be parked itself.
@@ -141,14 +141,15 @@ void FramesStage::open_window() {
 bool FramesStage::window_blocks_too_long(TimePoint now) {
   const smc::Deferral& deferral = relay_->deferral();
   if (!session_.outbound() || !deferral.may_hand_over() || !deferral.window_blocks()) {
-    blocked_.reset();
+    blocked_until_.reset();
+    session_.deadlines.cancel(DeadlineKind::kWindow);
     return false;
   }
-  if (!blocked_) {
+  if (!blocked_until_) {
     blocked_until_ = now + kWindowWait;
-    session_.wake_at(blocked_, blocked_until_);
+    session_.deadlines.set(DeadlineKind::kWindow, blocked_until_);
   }
-  return now >= blocked_until_;
+  return now >= *blocked_until_;
 }
 
 StageResult FramesStage::broken() {
@@ -161,6 +162,7 @@ StageResult FramesStage::broken() {
 void FramesStage::cancel_handshake() {
   if (!earned_) return;
   earned_.reset();
+  session_.deadlines.cancel(DeadlineKind::kPermit);
   session_.report.setup_ended();
 }
 
@@ -178,8 +180,7 @@ void FramesStage::prepare_handshake(TimePoint now) {
   SessionServices& services = session_.services;
   session_.report.setup_began("hand_over", now);
   session_.note("the connection has earned SMC-R");
-  earned_.reset(new Earned{HandshakePermit(services, session_.number), std::nullopt,
-                           session_.deadline_timer()});
+  earned_.reset(new Earned{HandshakePermit(services, session_.number), std::nullopt});
   std::optional<FallbackReason> obstacle;
   if (services.admission.draining())
     obstacle = FallbackReason::kDraining;
@@ -191,18 +192,22 @@ void FramesStage::prepare_handshake(TimePoint now) {
     earned_->declined_for = FallbackCause{.reason = *obstacle};
   } else if (!earned_->permit.acquire(session_.destination)) {
     session_.note("waiting: the peer has many handshakes in hand");
-    earned_->timer.set(now + services.config.smc.handshake_timeout);
+    session_.deadlines.set(DeadlineKind::kPermit, now + services.config.smc.handshake_timeout);
   }
 }
 
 StageResult FramesStage::handle(PermitGranted, TimePoint) {
   earned_->permit.granted();
-  earned_->timer.cancel();
+  session_.deadlines.cancel(DeadlineKind::kPermit);
   session_.mark_ready();
   return Stay{};
 }
 
-StageResult FramesStage::handle(DeadlineDue, TimePoint now) {
+StageResult FramesStage::handle(DeadlineDue due, TimePoint now) {
+  if (due.kind == DeadlineKind::kLiveness) {
+    liveness_.check(session_, now);
+    return Stay{};
+  }
   earned_->permit.release();
   session_.note(kNoPermitStep);
   earned_->declined_for = kNoPermit;

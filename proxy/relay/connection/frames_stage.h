@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 
-#include "event/timer_queue.h"
 #include "relay/connection/handshake_permit.h"
 #include "relay/connection/peer_liveness.h"
 #include "relay/connection/session_resources.h"
@@ -48,7 +47,7 @@ class FramesStage final {
   void take(std::span<std::byte> unread);
   StageResult handle(Entered, TimePoint now);
   StageResult handle(Ready, TimePoint now);
-  StageResult handle(DeadlineDue, TimePoint now);
+  StageResult handle(DeadlineDue due, TimePoint now);
   StageResult handle(PermitGranted, TimePoint);
   FramedRelay* framed() { return relay_.get(); }
   // A handshake that the connection waits for begins in the next process.
@@ -70,16 +69,12 @@ class FramesStage final {
   bool peer_over_ = false;  // the peer is not answered any more
   bool returned_ = false;   // it was over SMC-R
   PeerLiveness liveness_;
-  std::unique_ptr<event::Timer> half_close_;  // for what a half-closed connection may still say
   std::uint64_t window_ = smc::kFirstWindowBytes;  // that the peer got last
-  // A client's: while a window blocks.
-  std::unique_ptr<event::Timer> blocked_;
-  TimePoint blocked_until_{};
+  std::optional<TimePoint> blocked_until_;         // a client's: while a window blocks
   // A client's handshake that the connection has earned.
   struct Earned {
     HandshakePermit permit;
     std::optional<FallbackCause> declined_for;  // there will be none
-    event::Timer timer;                         // in line
   };
   std::unique_ptr<Earned> earned_;
 };

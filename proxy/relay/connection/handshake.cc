@@ -50,7 +50,7 @@ std::optional<Progress> read(HandshakeCommon& common, TimePoint now) {
       is_return(common.exchange.unread()))
     return Progress::kNothing;
   common.exchange.take(now);
-  arm_timer(common);
+  wait_for_peer(common);
   return std::nullopt;
 }
 
@@ -91,10 +91,7 @@ bool peer_went_back(HandshakeCommon& common) {
 
 HandshakeCommon::HandshakeCommon(SessionResources& own_session, HandshakePermit own_permit,
                                  std::unique_ptr<FramedRelay> from_frames)
-    : session(own_session),
-      permit(std::move(own_permit)),
-      framed(std::move(from_frames)),
-      timer(own_session.deadline_timer()) {}
+    : session(own_session), permit(std::move(own_permit)), framed(std::move(from_frames)) {}
 
 HandshakeProgress advance(HandshakeCommon& common, TimePoint now) {
   event::Stream& net = *common.session.net;
@@ -179,7 +176,7 @@ void decline(HandshakeCommon& common, FallbackReason reason, TimePoint now, bool
   // A client that has our Accept may be writing already.
   common.membership.leave(now, common.accept_sent);
   common.exchange.handshake().decline(reason, out_of_sync);
-  common.timer.cancel();
+  common.session.deadlines.cancel(DeadlineKind::kHandshake);
   common.wait = HandshakeWait::kNone;
   session.services.groups.stop_waiting(session.host);
   session.mark_ready();
@@ -253,7 +250,7 @@ bool announcement_over(HandshakeCommon& common, TimePoint now) {
     decline(common, FallbackReason::kMemoryRegistration, now);
     return false;
   }
-  common.timer.cancel();
+  common.session.deadlines.cancel(DeadlineKind::kHandshake);
   return true;
 }
 
@@ -261,7 +258,7 @@ bool await_announcement(HandshakeCommon& common, TimePoint until) {
   if (common.membership.announcement() == GroupMemory::Announcement::kDone) return false;
   common.session.note("the peer is told where our memory is");
   common.wait = HandshakeWait::kAnnouncement;
-  common.timer.set(until);
+  wait_until(common, until);
   return true;
 }
 
@@ -316,8 +313,13 @@ bool awaits_peer(const HandshakeCommon& common) {
   return common.exchange.begun() && common.exchange.handshake().state() == State::kAwaitingPeer;
 }
 
-void arm_timer(HandshakeCommon& common) {
-  common.timer.set(common.exchange.handshake().next_deadline());
+void wait_until(HandshakeCommon& common, TimePoint until) {
+  common.session.deadlines.set(DeadlineKind::kHandshake, until);
+}
+
+void wait_for_peer(HandshakeCommon& common) {
+  common.session.deadlines.set(DeadlineKind::kHandshake,
+                               common.exchange.handshake().next_deadline());
 }
 
 Place place(const HandshakeCommon& common) {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include "event/timer_queue.h"
 #include "relay/connection/clc_exchange.h"
 #include "relay/connection/group_membership.h"
 #include "relay/connection/handshake_permit.h"
@@ -47,7 +46,6 @@ struct HandshakeCommon {
   HandshakePath path;
   smc::Terms terms;
   GroupMembership membership;
-  event::Timer timer;
   HandshakeWait wait = HandshakeWait::kNone;
   bool accept_sent = false;
   bool clc_connection_reset = false;
@@ -108,7 +106,9 @@ void leave(HandshakeCommon& common, TimePoint now);
 bool awaits_hand_over(const HandshakeCommon& common);
 bool awaits_peer(const HandshakeCommon& common);
 
-void arm_timer(HandshakeCommon& common);
+// The deadline of kHandshake is that of `until`, or the handshake's own.
+void wait_until(HandshakeCommon& common, TimePoint until);
+void wait_for_peer(HandshakeCommon& common);
 Place place(const HandshakeCommon& common);
 // The groups that a peer with this GID and MAC can have by the version that was agreed on.
 PeerKey peer_key(const HandshakeCommon& common, smc::GroupRole role, const PeerId& peer,

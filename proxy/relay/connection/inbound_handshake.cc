@@ -31,18 +31,19 @@ InboundHandshake::InboundHandshake(SessionResources& session, std::unique_ptr<Fr
   common_.exchange.begin(smc::Handshake::behind_accept(
       services().offer.peer_id, common_.session.now(), services().config.smc.handshake_timeout));
   common_.session.report.set_phase("clc_confirm");
-  arm_timer(common_);
 }
 
 void InboundHandshake::await_proposal(Duration timeout) {
   common_.exchange.begin(
       smc::Handshake::server(services().offer.peer_id, common_.session.now(), timeout));
   common_.session.report.set_phase("clc_proposal");
-  arm_timer(common_);
 }
 
 StageResult InboundHandshake::handle(Entered, TimePoint now) {
-  if (way_found_) answer_proposal(now);
+  if (way_found_)
+    answer_proposal(now);
+  else
+    wait_for_peer(common_);
   return handle(Ready{}, now);
 }
 
@@ -105,7 +106,7 @@ StageResult InboundHandshake::handle(DeadlineDue, TimePoint now) {
     await_client_memory(now);
     return Stay{};
   }
-  arm_timer(common_);  // the wait for a Decline of the peer's follows that for the link
+  wait_for_peer(common_);  // the wait for a Decline of the peer's follows that for the link
   common_.session.mark_ready();
   return Stay{};
 }
@@ -180,10 +181,7 @@ StageResult InboundHandshake::handle_proposal(TimePoint now) {
     const std::optional<FallbackReason> obstacle = find_way_to_client();
     if (!obstacle) {
       way_found_ = true;
-      if (!common_.session.app) {
-        common_.timer.cancel();
-        return DialFirst{};
-      }
+      if (!common_.session.app) return DialFirst{};
       answer_proposal(now);
       return Stay{};
     }
@@ -282,7 +280,7 @@ void InboundHandshake::answer_proposal(TimePoint now) {
 void InboundHandshake::await_first_contact(TimePoint now) {
   common_.session.note("waiting for the first contact of another connection");
   common_.wait = HandshakeWait::kFirstContact;
-  common_.timer.set(wait_end(now));
+  wait_until(common_, wait_end(now));
 }
 
 void InboundHandshake::send_accept(TimePoint now) {
@@ -291,7 +289,7 @@ void InboundHandshake::send_accept(TimePoint now) {
   common_.accept_sent = true;
   common_.session.report.set_phase("clc_confirm");
   handshake().send_accept(accept_, now);
-  arm_timer(common_);
+  wait_for_peer(common_);
 }
 
 StageResult InboundHandshake::handle_confirm(TimePoint now) {
@@ -352,14 +350,14 @@ void InboundHandshake::await_client_memory(TimePoint now) {
   if (!ready && ready.error().code == Errc::kWouldBlock) {
     if (!client_memory_since_) client_memory_since_ = now;
     const Duration waited = now - *client_memory_since_;
-    return common_.timer.set(now + std::max(kClientMemoryInterval, waited / 4));
+    return wait_until(common_, now + std::max(kClientMemoryInterval, waited / 4));
   }
   client_memory_since_.reset();
   if (!ready)
     return decline(common_, reason_for(common_, ready.error(), FallbackReason::kMemoryRegistration),
                    now);
   common_.membership.group().start_first_contact(now);
-  arm_timer(common_);
+  wait_for_peer(common_);
 }
 
 StageResult InboundHandshake::handle_stream_end(bool reset) {

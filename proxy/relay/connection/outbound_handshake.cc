@@ -15,7 +15,7 @@ StageResult OutboundHandshake::handle(Entered, TimePoint now) {
     common_.exchange.begin(smc::Handshake::refusal(services().offer.peer_id, declined_for_->reason,
                                                    declined_for_->detail));
     // The peer has still to hand over.
-    if (common_.framed) common_.timer.set(now + services().config.smc.handshake_timeout);
+    if (common_.framed) wait_until(common_, now + services().config.smc.handshake_timeout);
   }
   return handle(Ready{}, now);
 }
@@ -46,7 +46,7 @@ StageResult OutboundHandshake::handle(Ready, TimePoint now) {
 StageResult OutboundHandshake::handle(DeadlineDue, TimePoint now) {
   if (std::optional<StageResult> result = handle_wait_deadline(common_, now))
     return std::move(*result);
-  arm_timer(common_);  // the wait for a Decline of the peer's follows that for the link
+  wait_for_peer(common_);  // the wait for a Decline of the peer's follows that for the link
   common_.session.mark_ready();
   return Stay{};
 }
@@ -83,7 +83,7 @@ StageResult OutboundHandshake::resume(TimePoint now) {
     common_.exchange.begin(smc::Handshake::behind_decline(own, FallbackReason::kDraining));
   else
     common_.exchange.begin(smc::Handshake::behind_proposal(own, now, patience));
-  common_.timer.set(now + patience);
+  wait_until(common_, now + patience);
   return handle(Ready{}, now);
 }
 
@@ -110,7 +110,7 @@ std::optional<FallbackCause> OutboundHandshake::propose(TimePoint now) {
   if (proposal_.v2) proposal_.v2->max_links = services().devices.links_offered();
   common_.exchange.begin(smc::Handshake::client(proposal_, offer.peer_id, now,
                                                 services().config.smc.handshake_timeout));
-  arm_timer(common_);
+  wait_for_peer(common_);
   return std::nullopt;
 }
 
@@ -204,7 +204,7 @@ void OutboundHandshake::make_first_contact(const PeerKey& key, TimePoint now) {
   common_.session.report.set_phase("confirm_link");
   handshake().send_confirm(confirm);
   handshake().await_link(now);
-  arm_timer(common_);
+  wait_for_peer(common_);
 }
 
 void OutboundHandshake::join_named_link(const PeerKey& key, TimePoint now) {

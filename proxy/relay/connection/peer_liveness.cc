@@ -33,17 +33,15 @@ bool PeerSilence::gone(const TcpWait& seen, TimePoint now, Duration timeout) {
 void PeerLiveness::watch(SessionResources& session) {
   const Duration timeout = session.services.config.tcp.user_timeout;
   if (timeout == Duration::zero() || session.net->descriptor() < 0) return;
-  timer_.emplace(session.services.timers, [this, &session] { check(session); });
-  timer_->set(session.now() + timeout / kChecksPerTimeout);
+  session.deadlines.set(DeadlineKind::kLiveness, session.now() + timeout / kChecksPerTimeout);
 }
 
-void PeerLiveness::check(SessionResources& session) {
+void PeerLiveness::check(SessionResources& session, TimePoint now) {
   const Duration timeout = session.services.config.tcp.user_timeout;
-  const TimePoint now = session.now();
   const std::optional<TcpWait> seen = read_tcp_wait(session.net->descriptor());
   gone_ = seen && silence_.gone(*seen, now, timeout);
   if (gone_) return session.mark_ready();
-  timer_->set(now + timeout / kChecksPerTimeout);
+  session.deadlines.set(DeadlineKind::kLiveness, now + timeout / kChecksPerTimeout);
 }
 
 }  // namespace fairlead::relay

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "base/time.h"
-#include "event/timer_queue.h"
 
 namespace fairlead::relay {
 
@@ -38,15 +37,13 @@ class PeerLiveness {
  public:
   // Begins to check, unless tcp.user_timeout is 0 or the stream has no descriptor.
   void watch(SessionResources& session);
-  // The session is made ready once when this becomes true.
+  // When kLiveness has passed. The session is made ready once when gone() becomes true.
+  void check(SessionResources& session, TimePoint now);
   bool gone() const { return gone_; }
 
  private:
-  void check(SessionResources& session);
-
   PeerSilence silence_;
   bool gone_ = false;
-  std::optional<event::Timer> timer_;
 };
 
 }  // namespace fairlead::relay

@@ -144,15 +144,20 @@ void Session::apply(StageResult result, TimePoint now) {
   }
 }
 
-StageResult Session::enter(Stage next, TimePoint now) {
+void Session::set_stage(Stage next) {
+  resources_.deadlines.end_stage();
   stage_ = std::move(next);
+}
+
+StageResult Session::enter(Stage next, TimePoint now) {
+  set_stage(std::move(next));
   return stage_.handle(Entered{}, now);
 }
 
 StageResult Session::enter_smc(UseSmc from, TimePoint now) {
   resources_.report.smc_chosen(resources_.peer(), from.membership.group().id(), now);
   if (from.framed) resources_.report.carried_no_longer(Transport::kShort);
-  stage_ = make_stage<SmcStage>(resources_, std::move(from));
+  set_stage(make_stage<SmcStage>(resources_, std::move(from)));
   resources_.report.setup_ended();
   return stage_.handle(Entered{}, now);
 }
@@ -169,7 +174,7 @@ StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
   }
   resources_.report.carried(Transport::kTcp);
   if (from.framed) resources_.report.carried_no_longer(Transport::kShort);
-  stage_ = make_stage<TcpStage>(resources_, from);
+  set_stage(make_stage<TcpStage>(resources_, from));
   resources_.report.setup_ended();
   return stage_.handle(Entered{}, now);
 }
@@ -207,8 +212,7 @@ void Session::leave_stage(TimePoint now) {
   resources_.services.groups.stop_waiting(*this);
   stage_ = {};
   resources_.report.setup_ended();
-  resources_.lasting_timer.reset();
-  resources_.close_timer.reset();
+  resources_.deadlines.clear();
 }
 
 ConnectionRow Session::row(TimePoint now) const {

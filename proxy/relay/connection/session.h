@@ -75,6 +75,8 @@ class Session final : public StageHost {
   bool parkable(bool at_last) const { return stage_.parkable(at_last); }
   ParkedConnection describe(TimePoint now) const;
   void apply(StageResult result, TimePoint now);
+  // The deadlines of the stage before end with it.
+  void set_stage(Stage next);
   // What the new stage says at its beginning.
   StageResult enter(Stage next, TimePoint now);
   void resume_handshake(ParkedFrames parked, TimePoint began, TimePoint now);

@@ -13,19 +13,24 @@ SessionResources::SessionResources(SessionServices& own_services, StageHost& own
       direction(to),
       destination(where),
       memory(std::move(paid)),
-      report(own_services, own_number, to, now) {}
+      report(own_services, own_number, to, now),
+      deadlines(services.timers, [this] { handle_deadline(); }) {}
 
-void SessionResources::wake_at(std::unique_ptr<event::Timer>& timer, Deadline deadline) {
-  if (!timer) timer = std::make_unique<event::Timer>(services.timers, [this] { mark_ready(); });
-  timer->set(deadline);
+void SessionResources::handle_deadline() {
+  const DeadlineKind kind = deadlines.take_earliest();
+  switch (row_of(kind).effect) {
+    case DeadlineEffect::kEvent:
+      return host.handle(DeadlineDue{kind}, now());
+    case DeadlineEffect::kTurn:
+      return mark_ready();
+    case DeadlineEffect::kSession:
+      if (outbound() && net) services.network.probe_peer(*net);
+      return reset_if_lost();
+  }
 }
 
 void SessionResources::provide_for_lasting() {
-  lasting_timer.emplace(services.timers, [this] {
-    if (outbound() && net) services.network.probe_peer(*net);
-    reset_if_lost();
-  });
-  lasting_timer->set(now() + kLastingFrom);
+  deadlines.set(DeadlineKind::kLasting, now() + kLastingFrom);
 }
 
 void SessionResources::reset_if_lost() {
@@ -51,7 +56,7 @@ End SessionResources::refuse_for_memory() {
 
 StageResult SessionResources::close_in_order(TimePoint now) {
   if (close_order.may_close(*net, now)) return End{};
-  wake_at(close_timer, close_order.next_deadline());
+  deadlines.set(DeadlineKind::kFin, close_order.next_deadline());
   return Stay{};
 }
 

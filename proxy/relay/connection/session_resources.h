@@ -15,6 +15,7 @@
 #include "event/stream.h"
 #include "relay/connection/close_order.h"
 #include "relay/connection/connection_owner.h"
+#include "relay/connection/deadlines.h"
 #include "relay/connection/session_report.h"
 #include "relay/connection/session_services.h"
 #include "relay/connection/socket_memory.h"
@@ -55,13 +56,6 @@ struct SessionResources {
   void note(const char* step) { report.note(step); }
   void mark_ready() { host.mark_ready(); }
 
-  // A timer after which the stage gets DeadlineDue.
-  event::Timer deadline_timer() {
-    return event::Timer(services.timers, [this] { host.handle(DeadlineDue{}, now()); });
-  }
-  // Sets a timer after which the stage runs again, and makes it first if there is none. Few
-  // sessions need one, and a session is kept small.
-  void wake_at(std::unique_ptr<event::Timer>& timer, Deadline deadline);
   void provide_for_lasting();
   void reset_if_lost();
   // After bytes were counted: a connection that moves some may have larger buffers, one that stalls
@@ -74,6 +68,8 @@ struct SessionResources {
   // Both applications have ended, and all is said. Stay while the other side has to close `net`
   // first; the stage runs again.
   StageResult close_in_order(TimePoint now);
+  // The earliest deadline has passed.
+  void handle_deadline();
 
   SessionServices& services;
   StageHost& host;
@@ -88,8 +84,7 @@ struct SessionResources {
   std::unique_ptr<event::Stream> app;
   std::unique_ptr<event::Stream> net;
   SessionReport report;
-  std::optional<event::Timer> lasting_timer;
-  std::unique_ptr<event::Timer> close_timer;
+  Deadlines deadlines;
   CloseOrder close_order;  // in whichever stages the applications have ended
 };
 

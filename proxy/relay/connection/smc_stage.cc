@@ -156,7 +156,7 @@ StageResult SmcStage::handle(Ready, TimePoint now) {
   deadline = earliest(deadline, clc_connection_.next_deadline());
   deadline = earliest(deadline, idle_pages_.next_deadline());
   deadline = earliest(deadline, back_.next_deadline(relay, now));
-  if (deadline || timer_) wake_at(deadline);
+  wake_at(deadline);
   return Stay{};
 }
 
@@ -213,11 +213,6 @@ StageResult SmcStage::await_peer_close(TimePoint now) {
   if (over) return End{};
   wake_at(session_.net ? kept_until : *close_wait_);
   return Stay{};
-}
-
-void SmcStage::wake_at(Deadline deadline) {
-  if (!timer_) timer_.emplace(session_.services.timers, [this] { session_.mark_ready(); });
-  timer_->set(deadline);
 }
 
 StageResult SmcStage::handle(GroupLost, TimePoint) {

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 
-#include "event/timer_queue.h"
 #include "relay/connection/group_membership.h"
 #include "relay/connection/idle_pages.h"
 #include "relay/connection/session_resources.h"
@@ -66,7 +65,7 @@ class SmcStage final {
   StageResult await_peer_close(TimePoint now);
   // Null unless the connection goes on in frames, or ends.
   std::optional<StageResult> return_to_frames(TimePoint now);
-  void wake_at(Deadline deadline);
+  void wake_at(Deadline deadline) { session_.deadlines.set(DeadlineKind::kSmc, deadline); }
 
   SessionResources& session_;
   GroupMembership membership_;
@@ -75,7 +74,6 @@ class SmcStage final {
   SmcReturn back_;
   bool link_lost_ = false;  // the group is gone
   std::optional<TimePoint> close_wait_;
-  std::optional<event::Timer> timer_;
 };
 
 }  // namespace fairlead::relay

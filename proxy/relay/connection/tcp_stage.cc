@@ -44,7 +44,7 @@ StageResult TcpStage::handle(Ready, TimePoint now) {
   relay_.set_copy_bytes(session_.memory.copy_bytes());
   switch (step) {
     case RelayStep::kIdle:
-      if (const auto deadline = relay_.next_deadline()) session_.wake_at(half_close_, deadline);
+      session_.deadlines.set(DeadlineKind::kHalfClose, relay_.next_deadline());
       return Stay{};
     case RelayStep::kMore:
       session_.mark_ready();

@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "event/timer_queue.h"
 #include "relay/connection/peer_liveness.h"
 #include "relay/connection/session_resources.h"
 #include "relay/connection/stage.h"
@@ -14,8 +13,8 @@ namespace fairlead::relay {
 class TcpStage final {
  public:
   static constexpr const char* kName = "TcpStage";
-  using Ignores = Events<DeadlineDue, PermitGranted, GroupConfirmed, GroupRefused, GroupLost,
-                         RmbAnnounced, ParkWanted, WorkerEnds>;
+  using Ignores = Events<PermitGranted, GroupConfirmed, GroupRefused, GroupLost, RmbAnnounced,
+                         ParkWanted, WorkerEnds>;
 
   // `from`: where it goes on.
   TcpStage(SessionResources& session, const UseTcp& from);
@@ -24,6 +23,10 @@ class TcpStage final {
 
   StageResult handle(Entered, TimePoint now);
   StageResult handle(Ready, TimePoint now);
+  StageResult handle(DeadlineDue, TimePoint now) {
+    liveness_.check(session_, now);
+    return Stay{};
+  }
   bool parkable(bool) const { return true; }
   ParkedMode park() { return ParkedTcp{relay_.towards_net().park(), relay_.towards_app().park()}; }
   void leave(TimePoint) { session_.report.carried_no_longer(Transport::kTcp); }
@@ -32,7 +35,6 @@ class TcpStage final {
   SessionResources& session_;
   TcpRelay relay_;
   PeerLiveness liveness_;
-  std::unique_ptr<event::Timer> half_close_;  // for what a half-closed connection may still say
 };
 
 }  // namespace fairlead::relay

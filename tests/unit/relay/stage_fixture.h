@@ -186,6 +186,7 @@ class StageTest : public testing::Test {
     return begun;
   }
   void begin_stage(Stage stage) {
+    session->deadlines.end_stage();
     host.stage = std::move(stage);
     host.result = Stay{};
     host.call(Entered{});
