@@ -209,7 +209,7 @@ inline std::unique_ptr<ShmDevice> open_device(const BrokerThread& broker, std::u
   auto device = ShmDevice::open({.peer_id = peer_id(number),
                                  .ports = ports,
                                  .addressable = addressable,
-                                 .grant_wait = grant_wait},
+                                 .wait_limits = {.grant = grant_wait}},
                                 std::move(*connector));
   return device ? std::move(*device) : nullptr;
 }

@@ -41,8 +41,7 @@ inline std::unique_ptr<ShmDevice> open_device(const FabricDirectory& directory, 
                                  .peer_id = peer_id(number),
                                  .ports = ports,
                                  .addressable = addressable,
-                                 .grant_wait = grant_wait,
-                                 .control_stall = control_stall});
+                                 .wait_limits = {grant_wait, control_stall}});
   return device ? std::move(*device) : nullptr;
 }
 

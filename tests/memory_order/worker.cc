@@ -37,7 +37,7 @@ void Worker::add(const PlacedChannel& placed, Channel::Side side, unsigned bell,
   End end;
   end.bell = bell;
   end.channel = std::make_unique<Channel>(fairlead::PeerId(), placed.mapping, budget_);
-  end.channel->demand.users = 1;
+  end.channel->add_user();
   if (!end.channel->attach(side, {.memory = {&placed.mapping},
                                   .ring = static_cast<int>(peer_bell),
                                   .watch = static_cast<int>(bell)}))
@@ -54,30 +54,30 @@ Worker::End& Worker::end_of(const Channel& channel) {
 
 bool Worker::has_room(Channel& channel, std::uint64_t slots) {
   if (!channel.control_flushed()) return false;
-  if (slots <= channel.producer.free_slots()) return true;
-  if (!channel.producer.refresh()) explorer().fail("head of the ring");
-  return slots <= channel.producer.free_slots();
+  if (slots <= channel.producer().free_slots()) return true;
+  if (!channel.producer().refresh()) explorer().fail("head of the ring");
+  return slots <= channel.producer().free_slots();
 }
 
 bool Worker::post(std::size_t index, std::size_t bytes, bool signaled) {
   End& end = ends_[index];
   Channel& channel = *end.channel;
   if (!has_room(channel, shm::slots_for(bytes))) {
-    channel.sending.blocked = true;
+    channel.note_blocked();
     scheduler_.note_posted(channel);
     return false;
   }
   std::array<std::byte, kMessageRoom> message{};
   for (std::size_t i = 0; i < bytes; ++i) message[i] = pattern(end.posted, i);
-  channel.producer.push({QpNumber(1), QpNumber(2), static_cast<std::uint32_t>(bytes)},
-                        std::span(message).first(bytes));
+  channel.producer().push({QpNumber(1), QpNumber(2), static_cast<std::uint32_t>(bytes)},
+                          std::span(message).first(bytes));
   ++end.posted;
   if (signaled) {
-    end.sent.push_back(channel.producer.tail());
-    ++channel.sending.signaled_outstanding;
-    if (channel.producer.tail() == channel.producer.head()) channel.sending.completions_due = true;
+    end.sent.push_back(channel.producer().tail());
+    channel.note_signaled();
+    if (channel.producer().tail() == channel.producer().head()) channel.set_completions_due(true);
   }
-  channel.producer.publish();
+  channel.producer().publish();
   channel.note_posted();
   scheduler_.note_posted(channel);
   return true;
@@ -98,7 +98,7 @@ void Worker::serve(End& end) {
   Channel& channel = *end.channel;
   const bool early = explorer().has(Step::kControlBeforeTail);
   if (early && channel.control_waiting()) handle_control(end);
-  if (!channel.consumer.refresh() || !channel.producer.refresh())
+  if (!channel.consumer().refresh() || !channel.producer().refresh())
     explorer().fail("index of a ring");
   if (!early && channel.control_waiting()) handle_control(end);
   if (!early && channel.control_waiting()) return;
@@ -110,13 +110,13 @@ void Worker::handle_control(End& end) {
   Channel& channel = *end.channel;
   int handled = 0;
   while (true) {
-    const auto message = channel.control_in.front();
+    const auto message = channel.control_in().front();
     if (!message && message.error().code == fairlead::Errc::kWouldBlock) break;
     if (!message) explorer().fail("a control message is malformed");
     if (message->kind != shm::ControlMessage::Kind::kWithdraw || message->size_bytes != end.told)
       explorer().fail("a control message is not the next one");
     ++end.told;
-    channel.control_in.pop();
+    channel.control_in().pop();
     ++handled;
   }
   if (handled == 0) return;
@@ -126,37 +126,36 @@ void Worker::handle_control(End& end) {
 
 void Worker::complete_sends(End& end) {
   Channel& channel = *end.channel;
-  const std::uint64_t head = channel.producer.head();
-  if (std::exchange(channel.sending.reaped_head, head) == head && !channel.sending.completions_due)
-    return;
-  channel.sending.blocked = channel.sending.completions_due = false;
-  channel.schedule.idle_arms = 0;
+  if (!channel.take_progress()) return;
+  channel.set_completions_due(false);
+  scheduler_.note_traffic(channel);
+  const std::uint64_t head = channel.producer().head();
   while (!end.sent.empty() && end.sent.front() <= head) {
     end.sent.pop_front();
-    --channel.sending.signaled_outstanding;
+    channel.note_completed();
     ++end.completed;
   }
 }
 
 void Worker::receive(End& end) {
   Channel& channel = *end.channel;
-  const std::uint64_t before = channel.consumer.head();
-  while (!channel.consumer.empty()) {
-    const auto header = channel.consumer.front();
+  const std::uint64_t before = channel.consumer().head();
+  while (!channel.consumer().empty()) {
+    const auto header = channel.consumer().front();
     if (!header) explorer().fail("a message is malformed");
     take(end, *header);
-    channel.consumer.pop(*header);
+    channel.consumer().pop(*header);
   }
-  if (channel.consumer.head() == before) return;
-  channel.consumer.publish();
+  if (channel.consumer().head() == before) return;
+  channel.consumer().publish();
   channel.note_consumed();
-  channel.schedule.idle_arms = 0;
+  scheduler_.note_traffic(channel);
   scheduler_.list_bell(channel);
 }
 
 void Worker::take(End& end, const shm::MessageHeader& header) {
   std::array<std::byte, kMessageRoom> message{};
-  end.channel->consumer.copy_front(std::span(message).first(header.length_bytes));
+  end.channel->consumer().copy_front(std::span(message).first(header.length_bytes));
   for (std::size_t i = 0; i < header.length_bytes; ++i)
     if (message[i] != pattern(end.received, i)) explorer().fail("a message is not the next one");
   ++end.received;
@@ -172,7 +171,7 @@ void Worker::ring_doorbells() {
   });
 }
 
-// ShmEngine::arm()
+// ShmDevice::arm()
 bool Worker::arm() {
   ring_doorbells();
   if (scheduler_.has_work()) return false;
@@ -183,7 +182,7 @@ bool Worker::arm() {
   return !work;
 }
 
-// Then ControlPath::handle_bell() for each bell that was rung, and ShmEngine::disarm().
+// Then ControlPath::handle_bell() for each bell that was rung, and ShmDevice::disarm().
 void Worker::rest() {
   if (arm()) {
     const unsigned heard = explorer().wait(bells_);

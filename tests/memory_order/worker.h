@@ -1,6 +1,6 @@
-// One side of channels: a worker with the real scheduler and the real channels. What the engine,
+// One side of channels: a worker with the real scheduler and the real channels. What the device,
 // the message path and a queue pair do between them is written here, one to one after
-// shm_engine.cc, shm_message_path.cc, shm_control_path.cc and shm_queue_pair.cc, without what needs
+// shm_device.cc, shm_message_path.cc, shm_control_path.cc and shm_queue_pair.cc, without what needs
 // a device.
 #pragma once
 
@@ -33,9 +33,9 @@ class Worker {
 
   // ShmQueuePair::post(), of one message. False when there is no room.
   bool post(std::size_t channel, std::size_t bytes, bool signaled);
-  void tell(std::size_t channel);  // EngineParts::send(), of one control message
+  void tell(std::size_t channel);  // DeviceParts::send(), of one control message
   void poll();                     // MessagePath::poll()
-  void ring_doorbells();           // ShmEngine::ring_doorbells()
+  void ring_doorbells();           // ShmDevice::ring_doorbells()
   void rest();                     // WorkerThread::sleep()
 
   unsigned received(std::size_t channel) const { return ends_[channel].received; }

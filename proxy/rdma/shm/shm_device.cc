@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "base/assert.h"
 #include "rdma/shm/connect/shm_directory_connector.h"
 #include "rdma/shm/queue/shm_queue_pair.h"
 #include "rdma/shm/queue/shm_receive_queue.h"
-#include "rdma/shm/shm_engine.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -36,6 +36,15 @@ std::vector<Port> make_ports(FabricId fabric, const ShmOptions& options) {
   return ports;
 }
 
+Capabilities capabilities_of(const ShmOptions& options) {
+  return {.remote_memory_addressable = options.addressable,
+          .returns_pages = options.addressable && !strict_overcommit(),
+          .own_kind_only = true,
+          .receive_queue_crosses_domains = true,
+          .send_requests_max = kSendRequestsMax,
+          .receive_requests_max = kReceiveRequestsMax};
+}
+
 Result<void> check(const ShmOptions& options) {
   if (options.ports >= 1 && options.ports <= kPortsMax && !options.peer_id.is_zero()) return {};
   return Error{Errc::kUnsupported, "ports or peer id of a shared-memory device"};
@@ -56,42 +65,25 @@ Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options,
     return system_error("getrandom", errno);
   FileDescriptor timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer) return system_error("timerfd_create", errno);
-  auto ports = make_ports(connector->id(), options);
-  auto engine = std::make_unique<ShmEngine>(std::move(connector), std::move(timer), random,
-                                            std::move(ports), options.addressable);
-  engine->control().set_wait_limits(options.grant_wait, options.control_stall);
-  const Capabilities capabilities{.remote_memory_addressable = options.addressable,
-                                  .returns_pages = options.addressable && !strict_overcommit(),
-                                  .own_kind_only = true,
-                                  .receive_queue_crosses_domains = true,
-                                  .send_requests_max = kSendRequestsMax,
-                                  .receive_requests_max = kReceiveRequestsMax};
   return std::unique_ptr<ShmDevice>(
-      new ShmDevice(options.name, capabilities, std::move(engine), random));
+      new ShmDevice(options, std::move(connector), std::move(timer), random));
 }
 
-ShmDevice::ShmDevice(std::string name, const Capabilities& capabilities,
-                     std::unique_ptr<ShmEngine> engine, std::uint32_t random)
-    : name_(std::move(name)),
-      capabilities_(capabilities),
-      engine_(std::move(engine)),
-      random_(random) {}
-
-ShmDevice::~ShmDevice() = default;
-
-FabricId ShmDevice::fabric() const { return engine_->parts().channels.connector().id(); }
-
-const Connector& ShmDevice::connector() const { return engine_->parts().channels.connector(); }
+ShmDevice::ShmDevice(const ShmOptions& options, std::unique_ptr<Connector> connector,
+                     FileDescriptor timer, std::uint32_t random)
+    : name_(options.name),
+      capabilities_(capabilities_of(options)),
+      random_(random),
+      parts_(std::move(connector), std::move(timer), random, make_ports(connector->id(), options),
+             options.addressable) {
+  parts_.wait_limits = options.wait_limits;
+}
 
 bool ShmDevice::reachable(const Gid& gid) const {
   const auto parsed = shm::parse_gid(gid);
   if (!parsed || parsed->fabric != fabric()) return false;
-  return engine_->parts().channels.find_open(parsed->peer) != nullptr ||
-         engine_->parts().channels.connector().may_reach(parsed->peer);
-}
-
-void ShmDevice::set_port_state(PortNumber port, PortState state) {
-  engine_->set_port_state(port, state);
+  return parts_.channels.find_open(parsed->peer) != nullptr ||
+         parts_.channels.connector().may_reach(parsed->peer);
 }
 
 bool ShmDevice::take_port(PortNumber port, PortState state) {
@@ -100,13 +92,9 @@ bool ShmDevice::take_port(PortNumber port, PortState state) {
   return true;
 }
 
-std::optional<PeerFault> ShmDevice::poll_fault() { return engine_->parts().faults.poll(); }
-
-std::span<const Port> ShmDevice::ports() const { return engine_->parts().ports.all(); }
-
 Result<std::unique_ptr<ProtectionDomain>> ShmDevice::create_protection_domain() {
   const DomainId id(random_ + domains_made_++);
-  return std::unique_ptr<ProtectionDomain>(std::make_unique<ShmDomain>(*engine_, id));
+  return std::unique_ptr<ProtectionDomain>(std::make_unique<ShmDomain>(*this, id));
 }
 
 Result<std::unique_ptr<SharedReceiveQueue>> ShmDevice::create_shared_receive_queue(
@@ -114,14 +102,14 @@ Result<std::unique_ptr<SharedReceiveQueue>> ShmDevice::create_shared_receive_que
   if (requests_max == 0 || requests_max > kReceiveRequestsMax)
     return Error{Errc::kExhausted, "receive requests"};
   return std::unique_ptr<SharedReceiveQueue>(
-      std::make_unique<ShmReceiveQueue>(*engine_, requests_max));
+      std::make_unique<ShmReceiveQueue>(*this, requests_max));
 }
 
 Result<std::unique_ptr<RegisteredBuffer>> ShmDevice::allocate_buffer(ProtectionDomain& domain,
                                                                      std::size_t size_bytes,
                                                                      BufferUse use) {
-  std::unique_ptr<RegisteredBuffer> buffer = SMC_TRY(
-      ShmBuffer::create(static_cast<ShmDomain&>(domain), engine_->buffers, size_bytes, use));
+  std::unique_ptr<RegisteredBuffer> buffer =
+      SMC_TRY(ShmBuffer::create(static_cast<ShmDomain&>(domain), size_bytes, use));
   return buffer;
 }
 
@@ -132,32 +120,132 @@ Result<std::unique_ptr<QueuePair>> ShmDevice::create_queue_pair(const QueuePairO
   if (options.port.value == 0 || options.port.value > ports().size())
     return Error{Errc::kNotFound, "port"};
   const PacketSeq psn((random_ + kPsnStride * ++queue_pairs_made_) & kPsnMask);
-  auto queue_pair = std::make_unique<ShmQueuePair>(*engine_, options, psn);
-  SMC_TRY(engine_->add(*queue_pair));
+  auto queue_pair = std::make_unique<ShmQueuePair>(*this, options, psn);
+  SMC_TRY(add(*queue_pair));
   return std::unique_ptr<QueuePair>(std::move(queue_pair));
 }
 
 std::unique_ptr<PageReturn> ShmDevice::return_pages(std::span<std::byte> view) {
   if (!capabilities().returns_pages) return nullptr;
-  return engine_->return_pages(view);
+  return page_returns_.add(view);
 }
 
-std::size_t ShmDevice::poll(std::span<Completion> completions) {
-  return engine_->poll(completions);
+void ShmDevice::set_port_state(PortNumber port, PortState state) {
+  if (!parts_.ports.set_state(port, state)) return;
+  parts_.events.port_changed(port, state);
+  if (state == PortState::kActive) return;
+  parts_.queue_pairs.for_each([&](ShmQueuePair& queue_pair) {
+    if (queue_pair.port() == port && queue_pair.state() == ShmQueuePair::State::kReady)
+      queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
+  });
 }
 
-std::optional<AsyncEvent> ShmDevice::poll_async_event() { return engine_->parts().events.poll(); }
+Result<void> ShmDevice::add(ShmQueuePair& queue_pair) {
+  queue_pair.set_number(SMC_TRY(parts_.queue_pairs.add(queue_pair)));
+  return {};
+}
 
-bool ShmDevice::pending() const noexcept { return engine_->pending(); }
+void ShmDevice::remove(ShmQueuePair& queue_pair) {
+  messages_.forget(queue_pair);
+  parts_.events.forget(queue_pair.number());
+  parts_.queue_pairs.remove(queue_pair.number());
+}
 
-bool ShmDevice::arm() { return engine_->arm(); }
+void ShmDevice::queue_pair_broken(ShmQueuePair& queue_pair, bool report, bool has_requests) {
+  parts_.resume(queue_pair);
+  if (has_requests) messages_.flush_later(queue_pair);
+  if (report) parts_.events.queue_pair_fatal(queue_pair.number());
+}
 
-void ShmDevice::disarm() { engine_->disarm(); }
+void ShmDevice::receive_queue_refilled(const ShmReceiveQueue& queue) {
+  parts_.scheduler.resume(
+      [&](const ShmQueuePair& stalled_on) { return &stalled_on.receive_queue() == &queue; });
+}
 
-void ShmDevice::ring_doorbells() { engine_->ring_doorbells(); }
+Result<Channel*> ShmDevice::channel_to(PeerId peer) {
+  control_.drain(peer);
+  Channel* channel = parts_.channels.find_open(peer);
+  if (channel == nullptr) {
+    channel = SMC_TRY(parts_.channels.request(peer, std::chrono::steady_clock::now()));
+    control_.take_arrivals();  // a directory has it at once
+    if (channel->awaits_memory()) parts_.timer.start();
+  }
+  return channel;
+}
 
-Result<void> ShmDevice::set_watcher(FdWatcher* watcher) { return engine_->set_watcher(watcher); }
+void ShmDevice::release(Channel& channel, QpNumber queue_pair) {
+  SMC_ASSERT(channel.users() != 0);
+  channel.remote().forget_views(queue_pair);
+  channel.remove_user();
+  if (channel.users() != 0) return;
+  // A channel without an answer stays, and the next queue pair that needs one waits for the same
+  // answer. A second request would give the peer a channel that nobody uses.
+  channel.set_abandoned(channel.awaits_memory());
+  parts_.channels.note_unused(channel);
+}
 
-void ShmDevice::handle_readable(int fd) { engine_->handle_readable(fd); }
+void ShmDevice::discard_buffer(Mapping memory, const BufferId& buffer) {
+  discards_.add(std::move(memory), buffer);
+  parts_.timer.start();
+}
+
+void ShmDevice::free_discarded() {
+  if (!discards_.any()) return;
+  for (const BufferId& buffer : discards_.take_done(std::chrono::steady_clock::now()))
+    parts_.channels.connector().free_buffer(buffer);
+}
+
+void ShmDevice::announce(Channel& channel, const ControlMessage& announcement) {
+  // Without the memory the peer could not map the buffer. So the key stays unknown to it, and it
+  // refuses the RMB.
+  if (!parts_.channels.connector().grant(announcement.buffer, channel.peer())) return;
+  parts_.send(channel, announcement);
+  parts_.timer.start();  // for grants that are lost
+}
+
+bool ShmDevice::pending() const noexcept {
+  return messages_.pending() || !parts_.events.empty() ||
+         parts_.channels.connector().has_events() || parts_.scheduler.has_work();
+}
+
+bool ShmDevice::arm() {
+  ring_doorbells();
+  return !pending() && parts_.scheduler.fall_asleep(parts_.channels.connector().backlog());
+}
+
+void ShmDevice::ring_doorbells() {
+  std::vector<Channel*> slow;
+  parts_.scheduler.check_bells([&](Channel& channel) {
+    channel.flush_control();
+    if (channel.state() == Channel::State::kClosing) parts_.scheduler.activate(channel);
+    const Duration spent = channel.ring_if_due();
+    if (spent != Duration::zero() &&
+        !parts_.channels.note_ring(channel, spent, std::chrono::steady_clock::now()))
+      slow.push_back(&channel);
+    return channel.control_flushed();
+  });
+  for (Channel* channel : slow)
+    parts_.kill(*channel, Error{Errc::kExhausted, "a bell that takes too long to ring"});
+  free_discarded();
+  parts_.channels.connector().flush();
+}
+
+void ShmDevice::handle_readable(int fd) {
+  if (fd == parts_.timer.descriptor()) return handle_timer();
+  Connector& connector = parts_.channels.connector();
+  if (connector.owns(fd)) {
+    connector.handle_readable(fd);
+    return control_.take_arrivals();
+  }
+  // Nothing if it was closed since the descriptor was seen to be readable.
+  if (Channel* const channel = parts_.channels.find(fd)) control_.handle_bell(*channel);
+}
+
+void ShmDevice::handle_timer() {
+  if (!parts_.timer.take_expiry()) return;
+  free_discarded();
+  const bool discarding = discards_.any();
+  if (!control_.check_waits(std::chrono::steady_clock::now()) && !discarding) parts_.timer.stop();
+}
 
 }  // namespace fairlead::rdma::shm

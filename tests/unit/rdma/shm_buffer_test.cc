@@ -10,16 +10,16 @@
 
 #include "rdma/shm/memory/shm_discards.h"
 #include "rdma/shm/shm_limits.h"
-#include "unit/rdma/shm_engine_test.h"
+#include "unit/rdma/shm_device_test.h"
 
 namespace fairlead::rdma::shm {
 namespace {
 
-class ShmBufferTest : public ShmEngineTest {
+class ShmBufferTest : public ShmDeviceTest {
  protected:
   Result<std::unique_ptr<ShmBuffer>> create(std::size_t size_bytes,
                                             BufferUse use = BufferUse::kRmb) {
-    return ShmBuffer::create(domain_, engine_.buffers, size_bytes, use);
+    return ShmBuffer::create(domain_, size_bytes, use);
   }
   std::size_t file_pages(std::size_t blank) const {
     struct stat status {};
@@ -158,7 +158,7 @@ TEST_F(ShmBufferTest, ADestroyedBufferGivesItsPagesBackBeforeItIsFreed) {
   buffers_.clear();
   EXPECT_TRUE(timer_runs());
   while (connector_->freed.empty()) {
-    engine_.ring_doorbells();
+    device_.ring_doorbells();
     std::this_thread::yield();
   }
   EXPECT_EQ(connector_->freed, std::vector{id});

@@ -23,9 +23,9 @@ class ShmChannelMessages : public ShmChannelPair {
   // All that has come at a side, which makes room for more.
   static Numbers take_all(Channel& channel) {
     Numbers taken;
-    while (auto message = channel.control_in.front()) {
+    while (auto message = channel.control_in().front()) {
       taken.push_back(message->source.value);
-      channel.control_in.pop();
+      channel.control_in().pop();
     }
     return taken;
   }
@@ -151,7 +151,7 @@ TEST_F(ShmChannelMessages, AnAnswerIsNoMoreThanAnyMessageThatWaits) {
 TEST_F(ShmChannelMessages, MoreAnswersWaitWhereQueuePairsUseTheChannel) {
   constexpr std::uint32_t kUsers = 3;
   const auto asking = make();
-  asking->demand.users = kUsers;
+  for (std::uint32_t i = 0; i < kUsers; ++i) asking->add_user();
   for (std::uint32_t i = 0; i < kAnswersWaitingMax + kUsers; ++i)
     ASSERT_TRUE(asking->answer(numbered(i))) << i;
   EXPECT_EQ(asking->state(), Channel::State::kOpen);
@@ -214,7 +214,7 @@ TEST_F(ShmChannelMessages, FullControlRingWakesItsSenderWhenThereIsRoom) {
   EXPECT_FALSE(left_->control_flushed());
   EXPECT_TRUE(left_->stalled_since());
   left_->fall_asleep(false);
-  right_->control_in.pop();
+  right_->control_in().pop();
   right_->note_consumed();
   right_->ring_if_due();
   EXPECT_TRUE(left_ears_.was_rung(1000));
@@ -232,7 +232,7 @@ TEST_F(ShmChannelMessages, TheStallBeginsAnewWithEachMessageThatIsTaken) {
   while (std::chrono::steady_clock::now() <= *first) continue;
   left_->flush_control();  // nothing was taken
   EXPECT_EQ(left_->stalled_since(), first);
-  right_->control_in.pop();
+  right_->control_in().pop();
   right_->note_consumed();
   right_->ring_if_due();
   left_->flush_control();
@@ -265,12 +265,12 @@ TEST_F(ShmChannelMessages, MoreThatWaitsDoesNotMakeTheStallYounger) {
 TEST_F(ShmChannelMessages, WhoClosesLetsGoOfWhatWaits) {
   fill();
   left_->send(numbered(0));
-  left_->receiving.awaiting_grant = TimePoint{};
+  left_->await_grant(TimePoint{});
   left_->close();
   EXPECT_EQ(left_->state(), Channel::State::kClosing);
   EXPECT_TRUE(left_->control_flushed());
   EXPECT_FALSE(left_->stalled_since());
-  EXPECT_FALSE(left_->receiving.awaiting_grant);
+  EXPECT_FALSE(left_->awaiting_grant());
   EXPECT_NE(left_->bell(), -1);
   EXPECT_TRUE(right_->peer_alive());
 }
@@ -286,8 +286,8 @@ TEST_F(ShmChannelMessages, WhoClosesSaysNoMore) {
 TEST_F(ShmChannelMessages, WhatThePeerPostedBeforeTheCloseIsStillReceived) {
   post();
   right_->close();
-  EXPECT_FALSE(right_->consumer.empty());
-  EXPECT_EQ(right_->consumer.tail(), 1u);
+  EXPECT_FALSE(right_->consumer().empty());
+  EXPECT_EQ(right_->consumer().tail(), 1u);
 }
 
 TEST_F(ShmChannelMessages, ATerminatedChannelKeepsNothingThatWaits) {

@@ -53,19 +53,19 @@ class ShmChannelPair : public testing::Test {
   static constexpr std::byte kMessage[44] = {};
 
   void post() {
-    ASSERT_TRUE(left_->producer.refresh());
-    left_->producer.push(kHeader, kMessage);
-    left_->producer.publish();
+    ASSERT_TRUE(left_->producer().refresh());
+    left_->producer().push(kHeader, kMessage);
+    left_->producer().publish();
     left_->note_posted();
   }
   unsigned receive() {
     unsigned count = 0;
-    if (!right_->consumer.refresh()) return 0;
-    while (!right_->consumer.empty()) {
-      right_->consumer.pop(*right_->consumer.front());
+    if (!right_->consumer().refresh()) return 0;
+    while (!right_->consumer().empty()) {
+      right_->consumer().pop(*right_->consumer().front());
       ++count;
     }
-    right_->consumer.publish();
+    right_->consumer().publish();
     return count;
   }
   // What a side wants to be woken for, as the other one sees it.

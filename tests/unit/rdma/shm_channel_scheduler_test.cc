@@ -33,7 +33,7 @@ class ShmChannelScheduler : public ShmChannelPair {
   }
   // The channel waits for `queue_pair`, of which only the address is looked at.
   void stall(Channel& channel, const int& queue_pair) {
-    channel.receiving.stalled_on = as_queue_pair(queue_pair);
+    channel.stall_on(as_queue_pair(queue_pair));
     scheduler_.stall(channel);
   }
   // Channels that wait for it go on; returns how many were asked.
@@ -57,7 +57,7 @@ TEST_F(ShmChannelScheduler, LooksAtAnActiveChannelOnce) {
   EXPECT_FALSE(scheduler_.has_work());
   scheduler_.activate(*left_);
   scheduler_.activate(*left_);
-  EXPECT_TRUE(left_->schedule.active);
+  EXPECT_TRUE(left_->schedule().active);
   EXPECT_EQ(round(), Channels{left_.get()});
 }
 
@@ -73,8 +73,8 @@ TEST_F(ShmChannelScheduler, LooksAtNoDeadChannel) {
   left_->terminate();
   scheduler_.activate(*left_);
   scheduler_.list_bell(*left_);
-  EXPECT_FALSE(left_->schedule.active);
-  EXPECT_FALSE(left_->schedule.bell_listed);
+  EXPECT_FALSE(left_->schedule().active);
+  EXPECT_FALSE(left_->schedule().bell_listed);
   EXPECT_EQ(round(), Channels{});
   EXPECT_EQ(bells(), Channels{});
 }
@@ -127,9 +127,9 @@ TEST_F(ShmChannelScheduler, OnlyThoseWithoutWorkFallAsleep) {
   post();
   left_->ring_if_due();
   EXPECT_FALSE(scheduler_.fall_asleep(false));
-  EXPECT_FALSE(left_->schedule.active);
+  EXPECT_FALSE(left_->schedule().active);
   EXPECT_EQ(wish_of(Channel::Side::kDialler), kWakeOnMessage);
-  EXPECT_TRUE(right_->schedule.active);
+  EXPECT_TRUE(right_->schedule().active);
   EXPECT_EQ(wish_of(Channel::Side::kAcceptor), 0u);
   EXPECT_EQ(round(), Channels{right_.get()});
   EXPECT_EQ(receive(), 1u);
@@ -142,7 +142,7 @@ TEST_F(ShmChannelScheduler, WhoHasSleptIsLookedAtAgainOnceAwake) {
   scheduler_.activate(*left_);
   ASSERT_TRUE(scheduler_.fall_asleep(false));
   scheduler_.wake_up();
-  EXPECT_TRUE(left_->schedule.active);
+  EXPECT_TRUE(left_->schedule().active);
   EXPECT_EQ(wish_of(Channel::Side::kDialler), 0u);
   EXPECT_EQ(round(), Channels{left_.get()});
 }
@@ -164,7 +164,7 @@ TEST_F(ShmChannelScheduler, WakingLooksAtThoseThatTheLastSleepHasPutToSleep) {
   EXPECT_TRUE(scheduler_.fall_asleep(false));
   scheduler_.wake_up();
   EXPECT_EQ(round(), Channels{right_.get()});
-  EXPECT_FALSE(left_->schedule.active);
+  EXPECT_FALSE(left_->schedule().active);
 }
 
 TEST_F(ShmChannelScheduler, AfterManySleepsWithoutTrafficAChannelIsLeftAsleep) {
@@ -172,11 +172,11 @@ TEST_F(ShmChannelScheduler, AfterManySleepsWithoutTrafficAChannelIsLeftAsleep) {
   for (unsigned sleeps = 1; sleeps < kIdleArmsMax; ++sleeps) {
     ASSERT_TRUE(scheduler_.fall_asleep(false));
     scheduler_.wake_up();
-    ASSERT_TRUE(left_->schedule.active) << sleeps;
+    ASSERT_TRUE(left_->schedule().active) << sleeps;
   }
   ASSERT_TRUE(scheduler_.fall_asleep(false));
   scheduler_.wake_up();
-  EXPECT_FALSE(left_->schedule.active);
+  EXPECT_FALSE(left_->schedule().active);
   EXPECT_EQ(wish_of(Channel::Side::kDialler), kWakeOnMessage);
   EXPECT_EQ(round(), Channels{});
 }
@@ -190,7 +190,7 @@ TEST_F(ShmChannelScheduler, TrafficBeginsTheCountOfSleepsAnew) {
   scheduler_.activate(*left_);
   ASSERT_TRUE(scheduler_.fall_asleep(false));
   scheduler_.wake_up();
-  EXPECT_TRUE(left_->schedule.active);
+  EXPECT_TRUE(left_->schedule().active);
 }
 
 TEST_F(ShmChannelScheduler, ABellIsListedUntilItNeedsNoFurtherLook) {
@@ -198,11 +198,11 @@ TEST_F(ShmChannelScheduler, ABellIsListedUntilItNeedsNoFurtherLook) {
   scheduler_.list_bell(*right_);
   scheduler_.list_bell(*left_);
   EXPECT_EQ(bells(), (Channels{left_.get(), right_.get()}));
-  EXPECT_TRUE(left_->schedule.bell_listed);
+  EXPECT_TRUE(left_->schedule().bell_listed);
   scheduler_.check_bells([&](Channel& channel) { return &channel == left_.get(); });
   EXPECT_EQ(bells(), Channels{right_.get()});
-  EXPECT_FALSE(left_->schedule.bell_listed);
-  EXPECT_TRUE(right_->schedule.bell_listed);
+  EXPECT_FALSE(left_->schedule().bell_listed);
+  EXPECT_TRUE(right_->schedule().bell_listed);
   scheduler_.list_bell(*left_);
   EXPECT_EQ(bells(), (Channels{right_.get(), left_.get()}));
   EXPECT_EQ(round(), Channels{});
@@ -219,11 +219,11 @@ TEST_F(ShmChannelScheduler, WhoWaitsForAQueuePairGoesOnWithIt) {
   stall(*left_, one);
   stall(*right_, other);
   EXPECT_EQ(resume(one), 2);
-  EXPECT_EQ(left_->receiving.stalled_on, nullptr);
-  EXPECT_EQ(right_->receiving.stalled_on, as_queue_pair(other));
+  EXPECT_EQ(left_->stalled_on(), nullptr);
+  EXPECT_EQ(right_->stalled_on(), as_queue_pair(other));
   EXPECT_EQ(round(), Channels{left_.get()});
   EXPECT_EQ(resume(other), 1);  // the first does not wait any more
-  EXPECT_EQ(right_->receiving.stalled_on, nullptr);
+  EXPECT_EQ(right_->stalled_on(), nullptr);
   EXPECT_EQ(resume(other), 0);
 }
 

@@ -80,7 +80,7 @@ class ShmChannelTable : public testing::Test {
   Channel* ask(PeerId whom, std::uint32_t pod = 0, std::uint32_t users = 0) {
     Channel* const channel = table_.request(whom, now_).value();
     channel->set_pod(pod);
-    channel->demand.users = users;
+    for (std::uint32_t i = 0; i < users; ++i) channel->add_user();
     return channel;
   }
   // So many that are in use, each of another peer.
@@ -142,8 +142,8 @@ TEST_F(ShmChannelTable, AnAnswerIsWaitedForFromTheRequestOn) {
 TEST_F(ShmChannelTable, WhatIsAskedForOnceMoreIsWaitedForOnceMore) {
   const TimePoint before = std::chrono::steady_clock::now();
   Channel* const channel = table_.request(kPeer, before - kAnswerWaitMax).value();
-  channel->demand.abandoned = true;
-  channel->demand.users = 1;
+  channel->set_abandoned(true);
+  channel->add_user();
   EXPECT_EQ(table_.refuse(kPeer), nullptr);
   EXPECT_EQ(connector_->requests, 2);
   EXPECT_FALSE(table_.give_up(*channel, before));
@@ -212,7 +212,7 @@ TEST_F(ShmChannelTable, AnAnswerIsForTheChannelThatWaits) {
   ASSERT_TRUE(far.attach(Channel::Side::kAcceptor, std::move(end)));
   channel->send({.rkey = RemoteKey(5)});
   ASSERT_TRUE(far.control_waiting());
-  EXPECT_EQ(far.control_in.front()->rkey, RemoteKey(5));
+  EXPECT_EQ(far.control_in().front()->rkey, RemoteKey(5));
   // Nobody waits any more.
   EXPECT_EQ(table_.take_in(event(peer(1), 0, 7)).value(), nullptr);
   EXPECT_EQ(count(), 2u);
@@ -235,14 +235,14 @@ TEST_F(ShmChannelTable, WhatAPeerAskedForIsANewChannel) {
 TEST_F(ShmChannelTable, AnAnswerThatNobodyWantsIsClosed) {
   ASSERT_TRUE(table_.set_watcher(&watcher_));
   Channel* const channel = ask(peer(1));
-  channel->demand.abandoned = true;
+  channel->set_abandoned(true);
   EXPECT_EQ(table_.take_in(event(peer(1), 0, 0)).value(), nullptr);
   EXPECT_EQ(channel->state(), State::kDead);
   EXPECT_TRUE(watcher_.watched.empty());
   Channel* const wanted = ask(peer(2), 0, 1);  // by another since
-  wanted->demand.abandoned = true;
+  wanted->set_abandoned(true);
   EXPECT_EQ(table_.take_in(event(peer(2), 0, 0)).value(), wanted);
-  EXPECT_FALSE(wanted->demand.abandoned);
+  EXPECT_FALSE(wanted->take_abandoned());
   EXPECT_EQ(wanted->state(), State::kOpen);
 }
 
@@ -272,11 +272,11 @@ TEST_F(ShmChannelTable, ARefusalClosesWhatWaits) {
   EXPECT_EQ(channel->state(), State::kClosing);
   EXPECT_EQ(attached->state(), State::kOpen);
   Channel* const abandoned = ask(peer(1));
-  abandoned->demand.abandoned = true;
+  abandoned->set_abandoned(true);
   EXPECT_EQ(table_.refuse(peer(1)), abandoned);
   EXPECT_EQ(connector_->requests, 2);
   Channel* const again = ask(peer(1), 0, 1);
-  again->demand.abandoned = true;
+  again->set_abandoned(true);
   connector_->reachable = false;
   EXPECT_EQ(table_.refuse(peer(1)), again);
   EXPECT_EQ(again->state(), State::kClosing);
@@ -295,7 +295,7 @@ TEST_F(ShmChannelTable, TheDeadAreFreedOnceNobodyUsesThem) {
   Channel* const lives = accept(peer(1), 0);
   Channel* const used = accept(peer(2), 0);
   Channel* const waits = ask(peer(3));
-  used->demand.users = 1;
+  used->add_user();
   const int bell = used->bell();
   EXPECT_FALSE(table_.has_dead());
   table_.terminate(*used);
@@ -309,7 +309,7 @@ TEST_F(ShmChannelTable, TheDeadAreFreedOnceNobodyUsesThem) {
   EXPECT_EQ(count(), 2u);
   table_.note_unused(*lives);
   EXPECT_FALSE(table_.has_dead());
-  used->demand.users = 0;
+  used->remove_user();
   table_.note_unused(*used);
   EXPECT_TRUE(table_.has_dead());
   table_.erase_dead();
@@ -381,7 +381,7 @@ TEST_F(ShmChannelTable, AFullPodMakesRoomForItself) {
   Channel* const younger = ask(peer(3), 3);
   Channel* const fresh = accept(peer(4), 1);
   EXPECT_EQ(dead(), Dead{idle});
-  fresh->demand.users = 1;
+  fresh->add_user();
   EXPECT_STREQ(table_.take_in(event(peer(5), 1, 1)).error().what, "channels of one pod");
   EXPECT_TRUE(table_.take_in(event(peer(5), 1, 3)));
   EXPECT_EQ(younger->state(), State::kOpen);
@@ -440,15 +440,15 @@ TEST_F(ShmChannelTable, APodTakesAChannelOfOneOfItsSize) {
   ask_many(4, 2);
   ask_many(5, 1);
   ask_many(kChannelsMax - 10, 0);
-  accept(peer(2), 1)->demand.users = 1;
+  accept(peer(2), 1)->add_user();
   EXPECT_EQ(dead(), Dead{idle});
-  idle->demand.users = 1;  // somebody points to it still
+  idle->add_user();  // somebody points to it still
   EXPECT_STREQ(table_.request(peer(3), now_).error().what, "channels");
 }
 
 TEST_F(ShmChannelTable, OfAPodFewIdleChannelsStay) {
   Channel* const used = accept(peer(1), 1);
-  used->demand.users = 1;
+  used->add_user();
   // Another pod that has as many, and older ones, keeps them.
   for (std::size_t i = 0; i < kIdleChannelsPerPodMax; ++i) accept(peer(100 + i), 2);
   Channel* const oldest = accept(peer(3), 1);
@@ -460,7 +460,7 @@ TEST_F(ShmChannelTable, OfAPodFewIdleChannelsStay) {
 
 TEST_F(ShmChannelTable, OfAllPodsOneWithMostIdleChannelsGivesOneUp) {
   ask_many(20, 0, 0);  // what waits for its memory costs nothing yet
-  for (std::size_t i = 0; i < 20; ++i) accept(peer(10 + i), 1)->demand.users = 1;
+  for (std::size_t i = 0; i < 20; ++i) accept(peer(10 + i), 1)->add_user();
   for (std::size_t i = 0; i < 5; ++i) accept(peer(40 + i), 1);
   Channel* const goes = accept(peer(1), 2);
   for (std::size_t i = 1; i < 10; ++i) accept(peer(60 + i), 2);

@@ -44,7 +44,7 @@ TEST_F(ShmChannel, RingsForProgressOnlyWhoWantsIt) {
   right_->note_consumed();
   right_->ring_if_due();
   EXPECT_FALSE(left_ears_.was_rung(0));
-  left_->sending.signaled_outstanding = 1;
+  left_->note_signaled();
   left_->fall_asleep(false);
   right_->note_consumed();
   right_->ring_if_due();
@@ -65,7 +65,7 @@ TEST_F(ShmChannel, ControlMessagesRingToo) {
   left_->ring_if_due();
   EXPECT_TRUE(was_rung(1000));
   EXPECT_TRUE(right_->has_work(true));
-  EXPECT_EQ(right_->control_in.front()->rkey, RemoteKey(5));
+  EXPECT_EQ(right_->control_in().front()->rkey, RemoteKey(5));
 }
 
 TEST_F(ShmChannel, OnlyWhoSleptWhenItsWishWasTakenWasRung) {
@@ -92,32 +92,32 @@ TEST_F(ShmChannel, WhoStaysAwakeIsNotRung) {
 
 TEST_F(ShmChannel, TheAcceptorRingsTheDiallerToo) {
   left_->fall_asleep(false);
-  ASSERT_TRUE(right_->producer.refresh());
-  right_->producer.push(kHeader, kMessage);
+  ASSERT_TRUE(right_->producer().refresh());
+  right_->producer().push(kHeader, kMessage);
   right_->note_posted();
   right_->ring_if_due();
   EXPECT_TRUE(left_ears_.was_rung(1000));
   EXPECT_FALSE(was_rung(0));
   EXPECT_TRUE(left_->was_rung());
-  ASSERT_TRUE(left_->consumer.refresh());
-  EXPECT_EQ(left_->consumer.front()->source, kHeader.source);
+  ASSERT_TRUE(left_->consumer().refresh());
+  EXPECT_EQ(left_->consumer().front()->source, kHeader.source);
 }
 
 TEST_F(ShmChannel, RingingShowsThePeerWhatWasPostedAndConsumed) {
-  ASSERT_TRUE(left_->producer.refresh());
-  left_->producer.push(kHeader, kMessage);
+  ASSERT_TRUE(left_->producer().refresh());
+  left_->producer().push(kHeader, kMessage);
   left_->ring_if_due();
   EXPECT_EQ(receive(), 0u);  // nobody has said that something was posted
   left_->note_posted();
   left_->ring_if_due();
-  ASSERT_TRUE(right_->consumer.refresh());
-  ASSERT_FALSE(right_->consumer.empty());
-  right_->consumer.pop(*right_->consumer.front());
+  ASSERT_TRUE(right_->consumer().refresh());
+  ASSERT_FALSE(right_->consumer().empty());
+  right_->consumer().pop(*right_->consumer().front());
   right_->ring_if_due();
-  EXPECT_EQ(left_->producer.peek_head(), 0u);
+  EXPECT_EQ(left_->producer().peek_head(), 0u);
   right_->note_consumed();
   right_->ring_if_due();
-  EXPECT_EQ(left_->producer.peek_head(), 1u);
+  EXPECT_EQ(left_->producer().peek_head(), 1u);
 }
 
 TEST_F(ShmChannel, WhoClosesRingsNoMore) {
@@ -145,12 +145,12 @@ TEST_F(ShmChannel, WishesForProgressOnlyWhereSomethingWaitsForIt) {
   constexpr std::uint64_t kBoth = kWakeOnMessage | kWakeOnProgress;
   EXPECT_EQ(wish(false), kWakeOnMessage);
   EXPECT_EQ(wish(true), kBoth);
-  left_->sending.signaled_outstanding = 1;
+  left_->note_signaled();
   EXPECT_EQ(wish(false), kBoth);
-  left_->sending.signaled_outstanding = 0;
-  left_->sending.blocked = true;
+  left_->note_completed();
+  left_->note_blocked();
   EXPECT_EQ(wish(false), kBoth);
-  left_->sending.blocked = false;
+  left_->stop_waiting_for_room();
   EXPECT_EQ(wish(false), kWakeOnMessage);
 }
 
@@ -165,7 +165,7 @@ TEST_F(ShmChannel, MessagesAreWorkUntilTheyAreReceived) {
   post();
   left_->ring_if_due();
   for (const bool ordered : {false, true}) EXPECT_TRUE(right_->has_work(ordered));
-  ASSERT_TRUE(right_->consumer.refresh());  // seen, and not handled
+  ASSERT_TRUE(right_->consumer().refresh());  // seen, and not handled
   for (const bool ordered : {false, true}) EXPECT_TRUE(right_->has_work(ordered));
   EXPECT_EQ(receive(), 1u);
   for (const bool ordered : {false, true}) EXPECT_FALSE(right_->has_work(ordered));
@@ -175,9 +175,9 @@ TEST_F(ShmChannel, MessagesAreWorkUntilTheyAreReceived) {
 TEST_F(ShmChannel, AMessageThatWaitsForAReceiveRequestIsNoWork) {
   post();
   left_->ring_if_due();
-  ASSERT_TRUE(right_->consumer.refresh());
+  ASSERT_TRUE(right_->consumer().refresh());
   const int queue_pair = 0;  // only its address is looked at
-  right_->receiving.stalled_on = reinterpret_cast<const ShmQueuePair*>(&queue_pair);
+  right_->stall_on(reinterpret_cast<const ShmQueuePair*>(&queue_pair));
   post();
   left_->ring_if_due();
   for (const bool ordered : {false, true}) EXPECT_FALSE(right_->has_work(ordered));
@@ -194,37 +194,40 @@ TEST_F(ShmChannel, WhatWasSaidWithoutRingingIsWorkForWhoFallsAsleep) {
 }
 
 TEST_F(ShmChannel, WhatIsDueIsWork) {
-  left_->sending.completions_due = true;
+  left_->set_completions_due(true);
   EXPECT_TRUE(left_->has_work(false));
-  left_->sending.completions_due = false;
+  left_->set_completions_due(false);
   EXPECT_FALSE(left_->has_work(false));
-  left_->receiving.failures_due = true;
+  left_->note_departure();
   EXPECT_TRUE(left_->has_work(false));
 }
 
 TEST_F(ShmChannel, ProgressOfThePeerIsWorkForWhoWaitsForIt) {
-  post();
-  left_->ring_if_due();
-  EXPECT_EQ(receive(), 1u);
   for (const bool ordered : {false, true}) {
+    post();
+    left_->ring_if_due();
+    EXPECT_EQ(receive(), 1u);
     EXPECT_FALSE(left_->has_work(ordered));
-    left_->sending.signaled_outstanding = 1;
+    left_->note_signaled();
     EXPECT_TRUE(left_->has_work(ordered));
-    left_->sending.signaled_outstanding = 0;
-    left_->sending.blocked = true;
+    left_->note_completed();
+    left_->note_blocked();
     EXPECT_TRUE(left_->has_work(ordered));
-    left_->sending.reaped_head = 1;  // it is known
-    EXPECT_FALSE(left_->has_work(ordered));
-    left_->sending = {};
+    ASSERT_TRUE(left_->producer().refresh());
+    EXPECT_TRUE(left_->take_progress());
+    EXPECT_FALSE(left_->take_progress());
+    left_->note_blocked();
+    EXPECT_FALSE(left_->has_work(ordered));  // what is known is no progress
+    left_->stop_waiting_for_room();
   }
 }
 
 TEST_F(ShmChannel, NothingIsWorkWhileTheMemoryOfABufferIsAwaited) {
   post();
   left_->ring_if_due();
-  right_->receiving.awaiting_grant = TimePoint{};
+  right_->await_grant(TimePoint{});
   for (const bool ordered : {false, true}) EXPECT_FALSE(right_->has_work(ordered));
-  right_->receiving.awaiting_grant.reset();
+  right_->stop_awaiting_grant();
   EXPECT_TRUE(right_->has_work(false));
 }
 
@@ -234,7 +237,7 @@ TEST_F(ShmChannel, AClosedChannelHasWorkWhileQueuePairsUseIt) {
   EXPECT_TRUE(left_->has_work(false));
   left_->terminate();
   EXPECT_FALSE(left_->has_work(false));
-  left_->demand.users = 1;
+  left_->add_user();
   EXPECT_TRUE(left_->has_work(false));
 }
 
@@ -250,11 +253,11 @@ TEST_F(ShmChannel, DeathOfThePeerIsSeen) {
 TEST_F(ShmChannel, WhoFallsAsleepSeesTheMessageOrIsRung) {
   for (const char* order : {"pras", "pars", "apsr", "aprs", "aspr", "pasr"}) {
     bool saw = false;
-    ASSERT_TRUE(left_->producer.refresh());
+    ASSERT_TRUE(left_->producer().refresh());
     for (const char* step = order; *step != 0; ++step) switch (*step) {
         case 'p':
-          left_->producer.push(kHeader, kMessage);
-          left_->producer.publish();
+          left_->producer().push(kHeader, kMessage);
+          left_->producer().publish();
           left_->note_posted();
           break;
         case 'r':
@@ -288,8 +291,8 @@ TEST_F(ShmChannel, NoWakeUpIsLostBetweenThreads) {
   std::thread sender([&] {
     for (unsigned sent = 0; sent < kMessages; ++sent) {
       if (!room.try_acquire_for(std::chrono::milliseconds(kHangMilliseconds))) return;
-      ASSERT_TRUE(left_->producer.refresh());
-      left_->producer.push(kHeader, kMessage);
+      ASSERT_TRUE(left_->producer().refresh());
+      left_->producer().push(kHeader, kMessage);
       left_->note_posted();
       left_->ring_if_due();
     }

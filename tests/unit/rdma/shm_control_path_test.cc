@@ -4,18 +4,18 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include "unit/rdma/shm_engine_test.h"
+#include "unit/rdma/shm_device_test.h"
 
 namespace fairlead::rdma::shm {
 namespace {
 
-class ShmControlPath : public ShmEngineTest {
+class ShmControlPath : public ShmDeviceTest {
  protected:
   static constexpr Duration kForever = std::chrono::hours(1);
 
   void SetUp() override {
-    ShmEngineTest::SetUp();
-    engine_.control().set_wait_limits(kForever, kForever);
+    ShmDeviceTest::SetUp();
+    device_.parts().wait_limits = {kForever, kForever};
   }
   // Sends control messages that are answered, until `count` answers wait beside the full ring.
   void make_answers_wait(FarSide& far, std::uint32_t count) {
@@ -39,8 +39,8 @@ class ShmControlPath : public ShmEngineTest {
   }
   // What a queue pair that posts a write, or asks for memory, would find; without looking for more.
   bool has_memory(PeerId peer = kPeer) {
-    return channel(peer)->remote.find(kTheirDomain, kTheirMemory.rkey, kTheirMemory.address,
-                                      4096) != nullptr;
+    return channel(peer)->remote().find(kTheirDomain, kTheirMemory.rkey, kTheirMemory.address,
+                                        4096) != nullptr;
   }
 };
 
@@ -52,9 +52,9 @@ TEST_F(ShmControlPath, MemoryThatComesWithItsAnnouncementIsKnownAtOnce) {
   turn();
   EXPECT_TRUE(has_memory());
   EXPECT_FALSE(timer_runs());
-  EXPECT_EQ(engine_.parts().grants.count(), 0u);
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 1u);
-  EXPECT_FALSE(engine_.parts().faults.poll());
+  EXPECT_EQ(device_.parts().grants.count(), 0u);
+  EXPECT_EQ(device_.parts().channels.budget().count(), 1u);
+  EXPECT_FALSE(device_.parts().faults.poll());
 }
 
 TEST_F(ShmControlPath, MemoryThatComesLaterWakesTheChannel) {
@@ -86,15 +86,15 @@ TEST_F(ShmControlPath, TheTimerLooksForMemoryAsLongAsItIsAwaited) {
   let_timer_expire();
   EXPECT_TRUE(timer_runs());
   EXPECT_TRUE(sleeps());
-  EXPECT_FALSE(engine_.parts().faults.poll());
-  engine_.control().set_wait_limits(Duration::zero(), kForever);
+  EXPECT_FALSE(device_.parts().faults.poll());
+  device_.parts().wait_limits = {Duration::zero(), kForever};
   let_timer_expire();
-  EXPECT_FALSE(channel()->receiving.awaiting_grant);
-  const auto fault = engine_.parts().faults.poll();
+  EXPECT_FALSE(channel()->awaiting_grant());
+  const auto fault = device_.parts().faults.poll();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->peer, kPeer);
   EXPECT_EQ(fault->error.code, Errc::kTimedOut);
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_EQ(received_.size(), 1u);
   EXPECT_FALSE(has_memory());
@@ -110,15 +110,15 @@ TEST_F(ShmControlPath, TheWaitForMemoryBeginsWithItsAnnouncement) {
   far.say(announcement(1));
   hear_bell();
   turn();
-  const auto first = channel()->receiving.awaiting_grant;
+  const auto first = channel()->awaiting_grant();
   ASSERT_TRUE(first);
   let_timer_expire();
   turn();
-  EXPECT_EQ(channel()->receiving.awaiting_grant, first);
+  EXPECT_EQ(channel()->awaiting_grant(), first);
   send_grant(kPeer, 1);
   take_arrivals();
   turn();
-  EXPECT_FALSE(channel()->receiving.awaiting_grant);
+  EXPECT_FALSE(channel()->awaiting_grant());
 }
 
 TEST_F(ShmControlPath, MemoryThatCannotComeIsNotWaitedFor) {
@@ -127,8 +127,8 @@ TEST_F(ShmControlPath, MemoryThatCannotComeIsNotWaitedFor) {
   connector_->brings = false;
   far.say(announcement(1));
   turn();
-  EXPECT_FALSE(channel()->receiving.awaiting_grant);
-  const auto fault = engine_.parts().faults.poll();
+  EXPECT_FALSE(channel()->awaiting_grant());
+  const auto fault = device_.parts().faults.poll();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->error.code, Errc::kPeerGone);
   EXPECT_FALSE(timer_runs());
@@ -145,7 +145,7 @@ TEST_F(ShmControlPath, MemoryOfALostConnectorIsNotWaitedForAnyMore) {
   connector_->arrivals.emplace_back(Error{Errc::kPeerGone, "test"});
   take_arrivals();
   turn();
-  EXPECT_TRUE(engine_.parts().faults.poll());
+  EXPECT_TRUE(device_.parts().faults.poll());
   EXPECT_EQ(received_.size(), 1u);
   EXPECT_FALSE(has_fatal(*queue_pair));
 }
@@ -177,14 +177,14 @@ TEST_F(ShmControlPath, MemoryThatCannotBeMappedIsNotWaitedFor) {
   send_grant(kPeer, 1, FileDescriptor(::memfd_create("unsealed", MFD_CLOEXEC)));
   far.say(announcement(1));
   turn();
-  const auto fault = engine_.parts().faults.poll();
+  const auto fault = device_.parts().faults.poll();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->peer, kPeer);
   EXPECT_EQ(fault->error.code, Errc::kMalformed);
-  EXPECT_FALSE(channel()->receiving.awaiting_grant);
+  EXPECT_FALSE(channel()->awaiting_grant());
   EXPECT_FALSE(has_memory());
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
-  EXPECT_EQ(engine_.parts().grants.count(), 0u);
+  EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
+  EXPECT_EQ(device_.parts().grants.count(), 0u);
 }
 
 TEST_F(ShmControlPath, ABufferIsGrantedAgainWhileItsAnnouncementIsNotTaken) {
@@ -194,14 +194,14 @@ TEST_F(ShmControlPath, ABufferIsGrantedAgainWhileItsAnnouncementIsNotTaken) {
   make_buffer();
   ASSERT_EQ(connector_->granted.size(), 1u);
   EXPECT_TRUE(timer_runs());
-  EXPECT_TRUE(engine_.control().check_waits(in(kGrantAgainAfter / 2)));
+  EXPECT_TRUE(control_.check_waits(in(kGrantAgainAfter / 2)));
   EXPECT_EQ(connector_->granted.size(), 1u);
   for (unsigned again = 1; again <= 5; ++again) {
-    EXPECT_TRUE(engine_.control().check_waits(in((again + 1) * kGrantAgainAfter)));
+    EXPECT_TRUE(control_.check_waits(in((again + 1) * kGrantAgainAfter)));
     EXPECT_EQ(connector_->granted.size(), 1u + again);
     EXPECT_EQ(connector_->granted.back(), connector_->granted.front());
   }
-  EXPECT_FALSE(engine_.control().check_waits(in(kGrantAgainMax)));
+  EXPECT_FALSE(control_.check_waits(in(kGrantAgainMax)));
   EXPECT_EQ(connector_->granted.size(), 6u);
 }
 
@@ -214,14 +214,14 @@ TEST_F(ShmControlPath, OnlyTheBufferThatThePeerWaitsForIsGrantedAgain) {
   make_buffer();
   ASSERT_EQ(connector_->granted.size(), 2u);
   const auto second = connector_->granted.back();
-  engine_.control().check_waits(in(2 * kGrantAgainAfter));
+  control_.check_waits(in(2 * kGrantAgainAfter));
   EXPECT_EQ(connector_->granted.back(), connector_->granted.front());
   ASSERT_TRUE(far.hear(Kind::kAnnounce));
-  engine_.control().check_waits(in(4 * kGrantAgainAfter));
+  control_.check_waits(in(4 * kGrantAgainAfter));
   ASSERT_EQ(connector_->granted.size(), 4u);
   EXPECT_EQ(connector_->granted.back(), second);
   ASSERT_TRUE(far.hear(Kind::kAnnounce));
-  EXPECT_FALSE(engine_.control().check_waits(in(6 * kGrantAgainAfter)));
+  EXPECT_FALSE(control_.check_waits(in(6 * kGrantAgainAfter)));
   EXPECT_EQ(connector_->granted.size(), 4u);
 }
 
@@ -231,12 +231,12 @@ TEST_F(ShmControlPath, MemoryThatIsGrantedAgainIsKeptOnce) {
   send_grant(kPeer, 1);
   send_grant(kPeer, 1);
   take_arrivals();
-  EXPECT_EQ(engine_.parts().grants.count(), 1u);
+  EXPECT_EQ(device_.parts().grants.count(), 1u);
   far.say(announcement(1));
   turn();
   EXPECT_TRUE(has_memory());
-  EXPECT_EQ(engine_.parts().grants.count(), 0u);
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 1u);
+  EXPECT_EQ(device_.parts().grants.count(), 0u);
+  EXPECT_EQ(device_.parts().channels.budget().count(), 1u);
 }
 
 TEST_F(ShmControlPath, MemoryOfADomainWithoutQueuePairIsGivenBack) {
@@ -248,11 +248,11 @@ TEST_F(ShmControlPath, MemoryOfADomainWithoutQueuePairIsGivenBack) {
   take_arrivals();
   far.say(message);
   turn();
-  EXPECT_EQ(engine_.parts().grants.count(), 0u);
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
+  EXPECT_EQ(device_.parts().grants.count(), 0u);
+  EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
   far.say(message);  // and it is not waited for
   turn();
-  EXPECT_FALSE(channel()->receiving.awaiting_grant);
+  EXPECT_FALSE(channel()->awaiting_grant());
 }
 
 TEST_F(ShmControlPath, OnlyWhoHasAChannelGrants) {
@@ -260,15 +260,15 @@ TEST_F(ShmControlPath, OnlyWhoHasAChannelGrants) {
   take_arrivals();
   send_grant(kOther, 1);
   take_arrivals();
-  EXPECT_EQ(engine_.parts().grants.count(), 0u);
+  EXPECT_EQ(device_.parts().grants.count(), 0u);
   const int bell = channel()->bell();
   far.end();
-  engine_.handle_readable(bell);  // what it has sent before is still looked at
+  device_.handle_readable(bell);  // what it has sent before is still looked at
   send_grant(kPeer, 1);
   take_arrivals();
-  EXPECT_EQ(engine_.parts().grants.count(), 0u);
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
-  EXPECT_FALSE(engine_.parts().faults.poll());
+  EXPECT_EQ(device_.parts().grants.count(), 0u);
+  EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
+  EXPECT_FALSE(device_.parts().faults.poll());
 }
 
 // A peer whose connector is full waits until the device has read.
@@ -280,7 +280,7 @@ TEST_F(ShmControlPath, WhoGrantsIsToldThatItHasBeenRead) {
   send_grant(kPeer, 1);
   take_arrivals();
   EXPECT_FALSE(far.channel().was_rung());
-  engine_.ring_doorbells();
+  device_.ring_doorbells();
   EXPECT_TRUE(far.channel().was_rung());
 }
 
@@ -288,10 +288,10 @@ TEST_F(ShmControlPath, HandlesNoMoreThanItIsAskedTo) {
   FarSide far = send_channel(kPeer, 1);
   take_arrivals();
   for (int i = 0; i < 5; ++i) far.say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
-  EXPECT_EQ(engine_.control().handle(*channel(), 2), 2);
+  EXPECT_EQ(control_.handle(*channel(), 2), 2);
   EXPECT_EQ(far.memory().controls[0].head.load(), 2u);
-  EXPECT_EQ(engine_.control().handle(*channel(), 64), 3);
-  EXPECT_EQ(engine_.control().handle(*channel(), 64), 0);
+  EXPECT_EQ(control_.handle(*channel(), 64), 3);
+  EXPECT_EQ(control_.handle(*channel(), 64), 0);
 }
 
 // A peer may wait for room in its control ring.
@@ -302,7 +302,7 @@ TEST_F(ShmControlPath, WhoTellsSomethingIsToldThatItHasBeenRead) {
   far.channel().fall_asleep(true);
   far.channel().send({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
   (void)queue_pair->remote_memory(kTheirMemory, 1);  // reads what has been told
-  engine_.ring_doorbells();
+  device_.ring_doorbells();
   EXPECT_TRUE(far.channel().was_rung());
 }
 
@@ -336,7 +336,7 @@ TEST_F(ShmControlPath, WhoAsksForMemoryLearnsThatThePeerHasGone) {
   far.say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
   far.end();
   EXPECT_FALSE(knows_memory(*queue_pair));
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_EQ(received_.size(), 1u);
   EXPECT_TRUE(has_fatal(*queue_pair));
@@ -351,12 +351,12 @@ TEST_F(ShmControlPath, WhoRangAndEndedIsMissedByTheTimer) {
   const int bell = channel()->bell();
   far.put(queue_pair->number(), kTheirs);
   far.end();
-  engine_.handle_readable(bell);
+  device_.handle_readable(bell);
   EXPECT_TRUE(sleeps());
   EXPECT_EQ(received_.size(), 1u);
   EXPECT_FALSE(has_fatal(*queue_pair));
   let_timer_expire();
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
   expect_timer_stops();
@@ -368,7 +368,7 @@ TEST_F(ShmControlPath, WhoRangAndLivesIsNotMissed) {
   EXPECT_TRUE(sleeps());
   far.put(queue_pair->number(), kTheirs);
   hear_bell();
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   expect_timer_stops();
   turn();
   EXPECT_EQ(received_.size(), 1u);
@@ -387,7 +387,7 @@ TEST_F(ShmControlPath, TheLastWordsOfAPeerAreHeard) {
   far.put(queue_pair->number(), kTheirs);
   const int bell = channel()->bell();
   far.end();
-  engine_.handle_readable(bell);
+  device_.handle_readable(bell);
   turn();
   EXPECT_EQ(received_.size(), 1u);
   EXPECT_TRUE(has_fatal(*queue_pair));
@@ -406,7 +406,7 @@ TEST_F(ShmControlPath, AnswersThatWaitAreSentWhenThereIsRoom) {
   EXPECT_TRUE(channel()->control_flushed());
   EXPECT_EQ(hear_all(far), 3u);
   expect_timer_stops();
-  EXPECT_FALSE(engine_.parts().faults.poll());
+  EXPECT_FALSE(device_.parts().faults.poll());
 }
 
 TEST_F(ShmControlPath, AnswersThatWaitAreSentByDoorbells) {
@@ -415,7 +415,7 @@ TEST_F(ShmControlPath, AnswersThatWaitAreSentByDoorbells) {
   make_answers_wait(far, 3);
   hear_all(far);
   far.channel().fall_asleep(false);
-  engine_.ring_doorbells();
+  device_.ring_doorbells();
   EXPECT_EQ(hear_all(far), 3u);
   EXPECT_TRUE(far.channel().was_rung());
 }
@@ -424,18 +424,18 @@ TEST_F(ShmControlPath, WhoTakesNoControlMessagesIsGivenUpInTime) {
   const auto queue_pair = make_queue_pair();
   FarSide far = face(*queue_pair);
   make_answers_wait(far, 1);
-  EXPECT_TRUE(engine_.control().check_waits(in(kForever / 2)));
+  EXPECT_TRUE(control_.check_waits(in(kForever / 2)));
   turn();
   EXPECT_FALSE(has_fatal(*queue_pair));
-  EXPECT_TRUE(engine_.control().check_waits(in(kForever)));
+  EXPECT_TRUE(control_.check_waits(in(kForever)));
   EXPECT_TRUE(far.is_shut_out());
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
-  const auto fault = engine_.parts().faults.poll();
+  const auto fault = device_.parts().faults.poll();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->peer, kPeer);
   EXPECT_EQ(fault->error.code, Errc::kExhausted);
-  EXPECT_FALSE(engine_.control().check_waits(in(2 * kForever)));
+  EXPECT_FALSE(control_.check_waits(in(2 * kForever)));
 }
 
 // Not before it is seen that nothing has been taken.
@@ -444,11 +444,11 @@ TEST_F(ShmControlPath, WhoTakesControlMessagesAtLastIsNotGivenUp) {
   FarSide far = face(*queue_pair);
   make_answers_wait(far, 1);
   hear_all(far);
-  EXPECT_TRUE(engine_.control().check_waits(in(2 * kForever)));
+  EXPECT_TRUE(control_.check_waits(in(2 * kForever)));
   EXPECT_EQ(hear_all(far), 1u);
   turn();
   EXPECT_FALSE(has_fatal(*queue_pair));
-  EXPECT_FALSE(engine_.control().check_waits(in(2 * kForever)));
+  EXPECT_FALSE(control_.check_waits(in(2 * kForever)));
 }
 
 // It has not rung: the device finds out when it wants to send, or looks whether it can.
@@ -460,10 +460,10 @@ TEST_F(ShmControlPath, WhoClaimsToHaveTakenTooMuchIsGivenUp) {
     EXPECT_TRUE(sleeps());
     far.memory().controls[1].head = 1000;
     if (by_timer)
-      (void)engine_.control().check_waits(in({}));
+      (void)control_.check_waits(in({}));
     else
-      engine_.ring_doorbells();
-    EXPECT_TRUE(engine_.pending());
+      device_.ring_doorbells();
+    EXPECT_TRUE(device_.pending());
     turn();
     EXPECT_TRUE(has_fatal(*queue_pair));
     EXPECT_TRUE(far.is_shut_out());
@@ -473,16 +473,16 @@ TEST_F(ShmControlPath, WhoClaimsToHaveTakenTooMuchIsGivenUp) {
 TEST_F(ShmControlPath, TooManyAnswersThatWaitAreAFault) {
   const auto queue_pair = make_queue_pair();
   FarSide far = face(*queue_pair);
-  const std::uint32_t users = channel()->demand.users;
+  const std::uint32_t users = channel()->users();
   make_answers_wait(far, kAnswersWaitingMax + users);
-  EXPECT_FALSE(engine_.parts().faults.poll());
+  EXPECT_FALSE(device_.parts().faults.poll());
   far.say(ready_for(*queue_pair, kTheirSecond));  // it faces another one
   turn();
-  const auto fault = engine_.parts().faults.poll();
+  const auto fault = device_.parts().faults.poll();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->peer, kPeer);
   EXPECT_EQ(fault->error.code, Errc::kExhausted);
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
 }
@@ -494,11 +494,11 @@ TEST_F(ShmControlPath, NonsenseEndsTheChannelAtOnce) {
   turn();
   EXPECT_TRUE(far.is_shut_out());
   EXPECT_TRUE(has_fatal(*queue_pair));
-  const auto fault = engine_.parts().faults.poll();
+  const auto fault = device_.parts().faults.poll();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->peer, kPeer);
   EXPECT_EQ(fault->error.code, Errc::kMalformed);
-  EXPECT_FALSE(engine_.parts().faults.poll());
+  EXPECT_FALSE(device_.parts().faults.poll());
 }
 
 // The answer names both queue pairs, so that the peer finds its own.
@@ -510,7 +510,7 @@ TEST_F(ShmControlPath, WhoNamesAQueuePairThatIsNotThereIsTold) {
   far.say({.kind = Kind::kQueuePairReady, .source = kTheirs, .destination = QpNumber(0x1234)});
   hear_bell();
   turn();
-  engine_.ring_doorbells();
+  device_.ring_doorbells();
   const auto heard = far.hear();
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->kind, Kind::kQueuePairGone);
@@ -525,11 +525,11 @@ TEST_F(ShmControlPath, WhatWasSentBeforeTheSenderLeftArrives) {
   far.put(queue_pair->number(), kTheirs);
   far.say(gone_for(*queue_pair));
   EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_EQ(received_.size(), 1u);
   EXPECT_TRUE(has_fatal(*queue_pair));
-  EXPECT_EQ(channel()->remote.queue_pair_count(), 0u);
+  EXPECT_EQ(channel()->remote().queue_pair_count(), 0u);
   EXPECT_FALSE(far.is_shut_out());
   EXPECT_TRUE(sleeps());
 }
@@ -540,9 +540,9 @@ TEST_F(ShmControlPath, WhoLeavesWakesTheChannel) {
   FarSide far = face(*queue_pair);
   EXPECT_TRUE(sleeps());
   far.channel().send(gone_for(*queue_pair));
-  EXPECT_FALSE(engine_.pending());
+  EXPECT_FALSE(device_.pending());
   (void)queue_pair->remote_memory(kTheirMemory, 1);
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
 }
@@ -566,7 +566,7 @@ TEST_F(ShmControlPath, WhoLeavesNamesBothEnds) {
   far.say({.kind = Kind::kQueuePairGone, .source = kTheirs, .destination = QpNumber(0x1234)});
   turn();
   EXPECT_FALSE(has_fatal(*queue_pair));
-  EXPECT_EQ(channel()->remote.queue_pair_count(), 1u);
+  EXPECT_EQ(channel()->remote().queue_pair_count(), 1u);
   far.put(queue_pair->number(), kTheirs);
   turn();
   EXPECT_EQ(received_.size(), 1u);
@@ -605,9 +605,9 @@ TEST_F(ShmControlPath, AViewOfAWithdrawnBufferGoesWithItsQueuePair) {
   far.say({.kind = Kind::kWithdraw, .rkey = kTheirMemory.rkey});
   turn();
   view->front() = std::byte{1};
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 1u);
+  EXPECT_EQ(device_.parts().channels.budget().count(), 1u);
   queue_pair.reset();
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
+  EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
   EXPECT_FALSE(far.is_shut_out());
 }
 
@@ -620,7 +620,7 @@ TEST_F(ShmControlPath, AWithdrawnKeyIsUnknown) {
   EXPECT_TRUE(has_memory());
   far.say({.kind = Kind::kWithdraw, .rkey = kTheirMemory.rkey});
   EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
+  EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "broker/shared_objects.h"
 #include "rdma/shm/shm_device.h"
-#include "unit/rdma/shm_engine_test.h"
+#include "unit/rdma/shm_device_test.h"
 
 namespace fairlead::rdma::shm {
 namespace {

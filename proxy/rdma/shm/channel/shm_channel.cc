@@ -20,13 +20,13 @@ ChannelMemory& as_channel(const Mapping& mapping) {
 }  // namespace
 
 Channel::Channel(PeerId peer, Mapping scratch, MapBudget& budget)
-    : producer(as_channel(scratch).rings[0]),
-      consumer(as_channel(scratch).rings[1]),
-      control_in(as_channel(scratch).controls[1]),
-      remote(budget),
-      peer_(peer),
+    : peer_(peer),
       mapping_(std::move(scratch)),
-      control_out_(as_channel(mapping_).controls[0]) {}
+      control_out_(as_channel(mapping_).controls[0]),
+      producer_(as_channel(mapping_).rings[0]),
+      consumer_(as_channel(mapping_).rings[1]),
+      control_in_(as_channel(mapping_).controls[1]),
+      remote_(budget) {}
 
 Result<void> Channel::attach(Side side, broker::ChannelEnd end) {
   SMC_ASSERT(awaits_memory(), state_);
@@ -43,10 +43,10 @@ Result<void> Channel::attach(Side side, broker::ChannelEnd end) {
 
 void Channel::start_rings() {
   const int own = static_cast<int>(side_);
-  producer = RingProducer(memory().rings[own]);
-  consumer = RingConsumer(memory().rings[1 - own]);
+  producer_ = RingProducer(memory().rings[own]);
+  consumer_ = RingConsumer(memory().rings[1 - own]);
   control_out_ = ControlProducer(memory().controls[own]);
-  control_in = ControlConsumer(memory().controls[1 - own]);
+  control_in_ = ControlConsumer(memory().controls[1 - own]);
 }
 
 ChannelMemory& Channel::memory() const { return as_channel(mapping_); }
@@ -55,10 +55,10 @@ bool Channel::push(const ControlMessage& message) {
   if (!attached_) return false;
   const auto pushed = control_out_.push(message);
   if (pushed) {
-    posted_ = true;
+    wakes_.posted = true;
     if (message.kind == ControlMessage::Kind::kAnnounce)
-      sending.announced.add(control_out_.tail() - 1, message.buffer,
-                            std::chrono::steady_clock::now());
+      sending_.announced.add(control_out_.tail() - 1, message.buffer,
+                             std::chrono::steady_clock::now());
     return true;
   }
   if (pushed.error().code == Errc::kWouldBlock) return false;
@@ -76,7 +76,7 @@ void Channel::send(const ControlMessage& message) {
 bool Channel::answer(const ControlMessage& gone) {
   if (state_ != State::kOpen || backlog_.answers.contains(pair_of(gone))) return true;
   if (backlog_.messages.empty() && push(gone)) return true;
-  if (backlog_.answers.size() >= kAnswersWaitingMax + demand.users ||
+  if (backlog_.answers.size() >= kAnswersWaitingMax + demand_.users ||
       backlog_.messages.size() >= kControlQueueMax) {
     close();
     return false;
@@ -111,10 +111,10 @@ void Channel::flush_control() {
 void Channel::close() {
   if (state_ != State::kOpen) return;
   state_ = State::kClosing;
-  (void)consumer.refresh();  // what the peer puts there from now on is not looked at
+  (void)consumer_.refresh();  // what the peer puts there from now on is not looked at
   backlog_ = {};
-  sending.announced.clear();
-  receiving.awaiting_grant.reset();
+  sending_.announced.clear();
+  receiving_.awaiting_grant.reset();
 }
 
 void Channel::terminate() {
@@ -123,16 +123,30 @@ void Channel::terminate() {
   bell_.close();
 }
 
+bool Channel::take_progress() {
+  const std::uint64_t head = producer_.head();
+  if (std::exchange(sending_.reaped_head, head) == head && !sending_.completions_due) return false;
+  sending_.blocked = false;
+  return true;
+}
+
+bool Channel::take_departure() {
+  if (!receiving_.failure_at) return false;
+  if (receiving_.stalled_on == nullptr && consumer_.head() < *receiving_.failure_at) return false;
+  receiving_.failure_at.reset();
+  return true;
+}
+
 Duration Channel::ring_if_due() {
   std::uint64_t due = 0;
   // The exchanges order our index before the look at `sleeping`, as fall_asleep() orders `sleeping`
   // before its look at the index: one of the two sides sees the other.
-  if (std::exchange(posted_, false)) {
-    producer.publish_ordered();
+  if (std::exchange(wakes_.posted, false)) {
+    producer_.publish_ordered();
     due |= kWakeOnMessage;
   }
-  if (std::exchange(consumed_, false)) {
-    consumer.publish_ordered();
+  if (std::exchange(wakes_.consumed, false)) {
+    consumer_.publish_ordered();
     due |= kWakeOnProgress;
   }
   if (due == 0 || state_ != State::kOpen || !attached_) return {};
@@ -146,36 +160,37 @@ Duration Channel::ring_if_due() {
 
 void Channel::fall_asleep(bool backlog) {
   std::uint64_t wish = kWakeOnMessage;
-  if (sending.signaled_outstanding != 0 || sending.blocked || backlog || !backlog_.messages.empty())
+  if (sending_.signaled_outstanding != 0 || sending_.blocked || backlog ||
+      !backlog_.messages.empty())
     wish |= kWakeOnProgress;
-  asleep_ = true;
+  wakes_.asleep = true;
   own_side().sleeping.exchange(wish, std::memory_order_seq_cst);
   if (backlog_.messages.empty()) return;
   // Room that the peer made before it could see our wish is found here: it stores the heads of both
   // rings before it looks at the wish, that of the message ring in the total order.
-  (void)producer.peek_head_ordered();
+  (void)producer_.peek_head_ordered();
   flush_control();
 }
 
 bool Channel::has_work(bool ordered) const {
-  if (state_ != State::kOpen) return demand.users != 0 || state_ == State::kClosing;
+  if (state_ != State::kOpen) return demand_.users != 0 || state_ == State::kClosing;
   // Until the memory of an announced buffer has come nothing is taken; the connector's descriptor
   // or the timer ends that.
-  if (receiving.awaiting_grant) return false;
-  if (ordered && posted_) return true;  // said while falling asleep, and not rung for
-  if (sending.completions_due || receiving.failures_due) return true;
-  if (receiving.stalled_on == nullptr) {
-    if (!consumer.empty()) return true;
-    if ((ordered ? consumer.peek_tail_ordered() : consumer.peek_tail()) != consumer.tail())
+  if (receiving_.awaiting_grant) return false;
+  if (ordered && wakes_.posted) return true;  // said while falling asleep, and not rung for
+  if (sending_.completions_due || receiving_.failure_at.has_value()) return true;
+  if (receiving_.stalled_on == nullptr) {
+    if (!consumer_.empty()) return true;
+    if ((ordered ? consumer_.peek_tail_ordered() : consumer_.peek_tail()) != consumer_.tail())
       return true;
   } else if (ordered) {
-    (void)consumer.peek_tail_ordered();
+    (void)consumer_.peek_tail_ordered();
   }
   // Behind the look at the message ring: a peer stores the tail of its control ring before that of
   // its message ring.
   if (control_waiting()) return true;
-  if (sending.signaled_outstanding == 0 && !sending.blocked) return false;
-  return (ordered ? producer.peek_head_ordered() : producer.peek_head()) != sending.reaped_head;
+  if (sending_.signaled_outstanding == 0 && !sending_.blocked) return false;
+  return (ordered ? producer_.peek_head_ordered() : producer_.peek_head()) != sending_.reaped_head;
 }
 
 }  // namespace fairlead::rdma::shm

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -67,14 +69,14 @@ class Channel {
   // awaited, for which the connector has its own limits.
   std::optional<TimePoint> stalled_since() const { return backlog_.stalled_since; }
 
-  // One of sending.announced, as its due().
+  // A buffer of this side to grant again, as AnnouncedBuffers::due().
   std::optional<BufferId> grant_due(TimePoint now) {
-    return sending.announced.any() ? sending.announced.due(control_out_.taken(), now)
-                                   : std::nullopt;
+    return sending_.announced.any() ? sending_.announced.due(control_out_.taken(), now)
+                                    : std::nullopt;
   }
 
   // The peer has put more into its control ring than we have handled.
-  bool control_waiting() const { return control_in.waiting(); }
+  bool control_waiting() const { return control_in_.waiting(); }
 
   void close();      // → kClosing; keeps the rings
   void terminate();  // → kDead; closes the bells
@@ -82,56 +84,90 @@ class Channel {
   // Wakes the peer if it sleeps and asked for what happened since the last call. Returns as
   // ChannelBell::ring().
   Duration ring_if_due();
-  void note_posted() { posted_ = true; }
-  void note_consumed() { consumed_ = true; }
+  void note_posted() { wakes_.posted = true; }
+  void note_consumed() { wakes_.consumed = true; }
 
   // Tells the peer to ring. Afterwards has_work(kOrdered) must be false for sleeping to be safe.
   // `backlog`: the connector waits for the peer to read, too.
   void fall_asleep(bool backlog);
   void stay_awake() {
-    asleep_ = false;
+    wakes_.asleep = false;
     own_side().sleeping.store(0, std::memory_order_relaxed);
   }
   // While asleep: the peer has taken our wish, as it does before it rings.
   bool was_rung() const {
-    return asleep_ && own_side().sleeping.load(std::memory_order_relaxed) == 0;
+    return wakes_.asleep && own_side().sleeping.load(std::memory_order_relaxed) == 0;
   }
   // Something that poll() would act upon. `ordered` takes part in the order fall_asleep() relies
   // on.
   bool has_work(bool ordered) const;
 
-  // The fields below are kept by the engine's parts and by queue pairs; the channel only reads
-  // them.
-  RingProducer producer;
-  RingConsumer consumer;
-  ControlConsumer control_in;
-  RemoteTable remote;
-  struct {
-    std::vector<ShmQueuePair*> senders;      // connected queue pairs that post here
-    std::uint32_t signaled_outstanding = 0;  // their signaled requests without completion
-    bool completions_due = false;            // some of them are known to be done
-    bool blocked = false;                    // a post found no room
-    std::uint64_t reaped_head = 0;           // producer.head() when completions were last made
-    AnnouncedBuffers announced;              // that the peer has not taken
-  } sending;
-  struct {
-    bool failures_due = false;  // queue pairs to fail once the ring is read to failure_at
-    std::uint64_t failure_at = 0;
-    const ShmQueuePair* stalled_on = nullptr;  // the front message waits for this queue pair
-    // Since when the front control message, which is an announcement, waits for its memory.
-    std::optional<TimePoint> awaiting_grant;
-  } receiving;
-  struct {
+  // The rings, and what the peer has told. All are empty until attach().
+  RingProducer& producer() { return producer_; }
+  const RingProducer& producer() const { return producer_; }
+  RingConsumer& consumer() { return consumer_; }
+  const RingConsumer& consumer() const { return consumer_; }
+  ControlConsumer& control_in() { return control_in_; }
+  RemoteTable& remote() { return remote_; }
+
+  // Connected queue pairs that post here. `signaled`: its requests that have no completion.
+  std::span<ShmQueuePair* const> senders() const { return sending_.senders; }
+  void add_sender(ShmQueuePair& queue_pair) { sending_.senders.push_back(&queue_pair); }
+  void remove_sender(ShmQueuePair& queue_pair, std::uint32_t signaled) {
+    std::erase(sending_.senders, &queue_pair);
+    sending_.signaled_outstanding -= signaled;
+  }
+  // A signaled request was posted, or has got its completion.
+  void note_signaled() { ++sending_.signaled_outstanding; }
+  void note_completed() { --sending_.signaled_outstanding; }
+  void note_blocked() { sending_.blocked = true; }  // a post found no room
+  void stop_waiting_for_room() { sending_.blocked = sending_.completions_due = false; }
+  // True when the senders may have completions: the peer has taken more since the last call, or
+  // some are due.
+  bool take_progress();
+  // Some requests are known to be done.
+  void set_completions_due(bool due) { sending_.completions_due = due; }
+  // producer().head() at the last take_progress().
+  std::uint64_t reaped_head() const { return sending_.reaped_head; }
+
+  // The front message waits for this queue pair; null: for none.
+  const ShmQueuePair* stalled_on() const { return receiving_.stalled_on; }
+  void stall_on(const ShmQueuePair* queue_pair) { receiving_.stalled_on = queue_pair; }
+  // Queue pairs whose peer has left fail once what it had sent until now is read. REQUIRES:
+  // consumer().refresh() was true.
+  void note_departure() { receiving_.failure_at = consumer_.tail(); }
+  // True, once, when they have to fail: all is read, or nothing takes it.
+  bool take_departure();
+  // Since when the front control message, an announcement, waits for its memory.
+  std::optional<TimePoint> awaiting_grant() const { return receiving_.awaiting_grant; }
+  void await_grant(TimePoint now) {
+    if (!receiving_.awaiting_grant) receiving_.awaiting_grant = now;
+  }
+  void stop_awaiting_grant() { receiving_.awaiting_grant.reset(); }
+  bool announced_any() const { return sending_.announced.any(); }
+
+  // Queue pairs that point here.
+  std::uint32_t users() const { return demand_.users; }
+  void add_user() { ++demand_.users; }
+  void remove_user() { --demand_.users; }
+  // When its memory was asked for.
+  TimePoint asked_at() const { return demand_.asked_at; }
+  void note_asked(TimePoint now) { demand_.asked_at = now; }
+  // Who asked for it has gone, and the answer is still to come.
+  void set_abandoned(bool abandoned) { demand_.abandoned = abandoned; }
+  bool take_abandoned() { return std::exchange(demand_.abandoned, false); }
+
+  // The peer has rung, and was not asked since whether it lives.
+  void note_rung() { wakes_.check_alive = true; }
+  bool check_alive_due() const { return wakes_.check_alive; }
+  void note_checked() { wakes_.check_alive = false; }
+  // Kept by ChannelScheduler.
+  struct Schedule {
     unsigned idle_arms = 0;    // arms without traffic
     bool active = false;       // in the list of channels looked at by poll()
     bool bell_listed = false;  // in the list of channels for ring_doorbells()
-    bool check_alive = false;  // rung, and not asked since whether the peer lives
-  } schedule;
-  struct {
-    std::uint32_t users = 0;  // queue pairs that point here
-    TimePoint asked_at{};     // of one that awaits its memory, or did
-    bool abandoned = false;   // who asked for it has gone, and the answer is still to come
-  } demand;
+  };
+  Schedule& schedule() { return schedule_; }
 
  private:
   ChannelMemory& memory() const;
@@ -160,9 +196,35 @@ class Channel {
   ChannelBell bell_;
   ControlProducer control_out_;
   Backlog backlog_;
-  bool asleep_ = false;
-  bool posted_ = false;
-  bool consumed_ = false;
+  RingProducer producer_;
+  RingConsumer consumer_;
+  ControlConsumer control_in_;
+  RemoteTable remote_;
+  struct {
+    std::vector<ShmQueuePair*> senders;
+    std::uint32_t signaled_outstanding = 0;
+    bool completions_due = false;
+    bool blocked = false;
+    std::uint64_t reaped_head = 0;
+    AnnouncedBuffers announced;  // that the peer has not taken
+  } sending_;
+  struct {
+    std::optional<std::uint64_t> failure_at;  // the ring is read to there
+    const ShmQueuePair* stalled_on = nullptr;
+    std::optional<TimePoint> awaiting_grant;
+  } receiving_;
+  Schedule schedule_;
+  struct {
+    std::uint32_t users = 0;
+    TimePoint asked_at{};
+    bool abandoned = false;
+  } demand_;
+  struct {
+    bool asleep = false;
+    bool posted = false;
+    bool consumed = false;
+    bool check_alive = false;
+  } wakes_;
 };
 
 }  // namespace fairlead::rdma::shm

@@ -7,16 +7,16 @@
 namespace fairlead::rdma::shm {
 
 void ChannelScheduler::activate(Channel& channel) {
-  channel.schedule.idle_arms = 0;
-  if (channel.schedule.active || channel.state() == Channel::State::kDead) return;
-  channel.schedule.active = true;
+  channel.schedule().idle_arms = 0;
+  if (channel.schedule().active || channel.state() == Channel::State::kDead) return;
+  channel.schedule().active = true;
   channel.stay_awake();
   active_.push_back(&channel);
 }
 
 void ChannelScheduler::list_bell(Channel& channel) {
-  if (channel.schedule.bell_listed || channel.state() == Channel::State::kDead) return;
-  channel.schedule.bell_listed = true;
+  if (channel.schedule().bell_listed || channel.state() == Channel::State::kDead) return;
+  channel.schedule().bell_listed = true;
   bells_.push_back(&channel);
 }
 
@@ -41,8 +41,8 @@ bool ChannelScheduler::fall_asleep(bool backlog) {
       channel->stay_awake();
       return false;
     }
-    channel->schedule.active = false;
-    ++channel->schedule.idle_arms;
+    channel->schedule().active = false;
+    ++channel->schedule().idle_arms;
     asleep_.push_back(channel);
     return true;
   });
@@ -51,8 +51,8 @@ bool ChannelScheduler::fall_asleep(bool backlog) {
 
 void ChannelScheduler::wake_up() {
   for (Channel* channel : asleep_) {
-    if (channel->schedule.active || channel->schedule.idle_arms >= kIdleArmsMax) continue;
-    channel->schedule.active = true;
+    if (channel->schedule().active || channel->schedule().idle_arms >= kIdleArmsMax) continue;
+    channel->schedule().active = true;
     channel->stay_awake();
     active_.push_back(channel);
   }

@@ -19,14 +19,16 @@ class ChannelScheduler {
     activate(channel);
     list_bell(channel);
   }
-  // The front message waits for `stalled_on` of the channel.
+  // It has moved something, and is looked at for some more arms.
+  void note_traffic(Channel& channel) { channel.schedule().idle_arms = 0; }
+  // The front message waits for stalled_on() of the channel.
   void stall(Channel& channel) { stalled_.push_back(&channel); }
   // `resumes(queue pair)`: channels that wait for it go on.
   template <class Resumes>
   void resume(Resumes resumes) {
     std::erase_if(stalled_, [&](Channel* channel) {
-      if (!resumes(*channel->receiving.stalled_on)) return false;
-      channel->receiving.stalled_on = nullptr;
+      if (!resumes(*channel->stalled_on())) return false;
+      channel->stall_on(nullptr);
       activate(*channel);
       return true;
     });
@@ -56,7 +58,7 @@ class ChannelScheduler {
   void check_bells(Done done) {
     std::erase_if(bells_, [&](Channel* channel) {
       if (!done(*channel)) return false;
-      channel->schedule.bell_listed = false;
+      channel->schedule().bell_listed = false;
       return true;
     });
   }

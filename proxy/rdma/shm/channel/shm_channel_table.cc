@@ -14,7 +14,7 @@ using Trigger = FdWatcher::Trigger;
 
 // No queue pair is connected over it here, or waits for the one that its peer has announced.
 bool is_idle(const Channel& channel) {
-  return channel.state() == Channel::State::kOpen && channel.demand.users == 0;
+  return channel.state() == Channel::State::kOpen && channel.users() == 0;
 }
 
 }  // namespace
@@ -122,13 +122,13 @@ Result<Channel*> ChannelTable::request(PeerId peer, TimePoint now) {
   Mapping scratch = SMC_TRY(Mapping::map_private(sizeof(ChannelMemory)));
   SMC_TRY(connector_->request_channel(peer));
   channels_.push_back(std::make_unique<Channel>(peer, std::move(scratch), budget_));
-  channels_.back()->demand.asked_at = now;
+  channels_.back()->note_asked(now);
   return channels_.back().get();
 }
 
 // An answer can be lost: the broker drops what a device does not read, and ends without a word.
 bool ChannelTable::give_up(Channel& channel, TimePoint now) {
-  if (!channel.awaits_memory() || now - channel.demand.asked_at < kAnswerWaitMax) return false;
+  if (!channel.awaits_memory() || now - channel.asked_at() < kAnswerWaitMax) return false;
   if (unanswered_.size() >= kUnansweredMax) unanswered_.clear();
   Unanswered& silent = unanswered_[channel.peer()];
   silent.pause = std::clamp<Duration>(silent.pause * 2, kAnswerPause, kAnswerPauseMax);
@@ -151,8 +151,8 @@ Result<Channel*> ChannelTable::take_in(ConnectorEvent event) {
     const auto attached = attach(*channel, std::move(event));
     if (!attached) channel->close();
     if (!attached) return attached.error();
-    const bool abandoned = std::exchange(channel->demand.abandoned, false);
-    if (channel->demand.users != 0 || !abandoned) return channel;
+    const bool abandoned = channel->take_abandoned();
+    if (channel->users() != 0 || !abandoned) return channel;
     // Nobody wants it any more: the peer finds its end closed.
     terminate(*channel);
     return nullptr;
@@ -183,9 +183,9 @@ Result<void> ChannelTable::attach(Channel& channel, ConnectorEvent event) {
 Channel* ChannelTable::refuse(PeerId peer) {
   Channel* const channel = awaiting(peer);
   if (channel == nullptr) return nullptr;
-  const bool again = std::exchange(channel->demand.abandoned, false) && channel->demand.users != 0;
+  const bool again = channel->take_abandoned() && channel->users() != 0;
   if (again && connector_->request_channel(peer)) {
-    channel->demand.asked_at = std::chrono::steady_clock::now();
+    channel->note_asked(std::chrono::steady_clock::now());
     return nullptr;
   }
   channel->close();
@@ -220,7 +220,7 @@ void ChannelTable::terminate(Channel& channel) {
 
 void ChannelTable::erase_dead() {
   std::erase_if(channels_, [](const auto& channel) {
-    return channel->state() == Channel::State::kDead && channel->demand.users == 0;
+    return channel->state() == Channel::State::kDead && channel->users() == 0;
   });
   has_dead_ = false;
 }

@@ -18,13 +18,13 @@ void ControlPath::handle_bell(Channel& channel) {
   const bool rung = channel.was_rung();
   parts_.scheduler.activate(channel);
   if (!rung) return check_peer(channel);
-  channel.schedule.check_alive = true;
+  channel.note_rung();
   parts_.timer.start();
 }
 
 // The last messages of a peer that is gone are in the rings by now.
 void ControlPath::check_peer(Channel& channel) {
-  channel.schedule.check_alive = false;
+  channel.note_checked();
   if (channel.state() != Channel::State::kOpen || channel.peer_alive()) return;
   parts_.scheduler.activate(channel);
   handle(channel, kControlDrainMax);
@@ -42,7 +42,7 @@ void ControlPath::take_arrivals() {
     if (event.error().code != Errc::kPeerGone) continue;
     parts_.channels.refuse_all();
     parts_.channels.for_each([&](Channel& channel) {
-      if (channel.state() == Channel::State::kClosing || channel.receiving.awaiting_grant)
+      if (channel.state() == Channel::State::kClosing || channel.awaiting_grant())
         parts_.scheduler.activate(channel);
     });
   }
@@ -75,7 +75,7 @@ void ControlPath::keep_grant(ConnectorEvent event) {
   parts_.channels.for_each([&](Channel& channel) {
     if (channel.peer() != event.peer || channel.state() != Channel::State::kOpen) return;
     ++known;
-    if (channel.receiving.awaiting_grant) parts_.scheduler.activate(channel);
+    if (channel.awaiting_grant()) parts_.scheduler.activate(channel);
     // The peer's connector may wait until we have read, so the peer is rung.
     channel.note_consumed();
     parts_.scheduler.list_bell(channel);
@@ -101,14 +101,14 @@ void ControlPath::drain(PeerId peer) {
 int ControlPath::handle(Channel& channel, int messages_max) {
   int handled = 0;
   while (handled < messages_max && channel.state() == Channel::State::kOpen) {
-    const auto message = channel.control_in.front();
+    const auto message = channel.control_in().front();
     const auto applied = message ? apply(channel, *message) : message.error();
     if (!applied) {
       if (applied.error().code != Errc::kWouldBlock) parts_.kill(channel, applied.error());
       break;
     }
-    channel.receiving.awaiting_grant.reset();
-    channel.control_in.pop();
+    channel.stop_awaiting_grant();
+    channel.control_in().pop();
     ++handled;
   }
   if (handled == 0) return 0;
@@ -126,14 +126,14 @@ Result<void> ControlPath::apply(Channel& channel, const ControlMessage& message)
     case Kind::kAnnounce:
       return handle_announce(channel, message);
     case Kind::kWithdraw:
-      return channel.remote.remove_buffer(message.rkey);
+      return channel.remote().remove_buffer(message.rkey);
   }
   return Error{Errc::kMalformed, "kind of a control message"};
 }
 
 // kWouldBlock while the memory has not come.
 Result<void> ControlPath::handle_announce(Channel& channel, const ControlMessage& message) {
-  const bool wanted = SMC_TRY(channel.remote.check_buffer(message));
+  const bool wanted = SMC_TRY(channel.remote().check_buffer(message));
   auto memory = parts_.grants.take(channel.peer(), message.buffer);
   if (!memory && wanted) {
     take_arrivals();
@@ -143,15 +143,15 @@ Result<void> ControlPath::handle_announce(Channel& channel, const ControlMessage
   if (!wanted) return {};
   if (!memory) return wait_for_grant(channel, message.buffer);
   if (memory->bytes().empty()) return {};  // it could not be mapped, and the key is not valid
-  return channel.remote.add_buffer(message, std::move(*memory));
+  return channel.remote().add_buffer(message, std::move(*memory));
 }
 
 // Without the memory the key is not valid, and the channel goes on.
 Result<void> ControlPath::wait_for_grant(Channel& channel, const BufferId& buffer) {
   const TimePoint now = std::chrono::steady_clock::now();
-  if (!channel.receiving.awaiting_grant) channel.receiving.awaiting_grant = now;
+  channel.await_grant(now);
   const bool may_come = parts_.channels.connector().may_bring(buffer) && channel.peer_alive();
-  if (!may_come || now - *channel.receiving.awaiting_grant >= grant_wait_) {
+  if (!may_come || now - *channel.awaiting_grant() >= parts_.wait_limits.grant) {
     parts_.faults.note(channel.peer(), Error{may_come ? Errc::kTimedOut : Errc::kPeerGone,
                                              "memory of an announced buffer"});
     return {};
@@ -164,25 +164,26 @@ bool ControlPath::check_waits(TimePoint now) {
   bool waits = false;
   std::vector<Channel*> stalled;
   parts_.channels.for_each([&](Channel& channel) {
-    if (channel.receiving.awaiting_grant) {
+    if (channel.awaiting_grant()) {
       waits = true;
       handle(channel, 1);  // poll() does the rest when that one waits no more
       parts_.scheduler.activate(channel);
     }
-    if (channel.schedule.check_alive) check_peer(channel);
+    if (channel.check_alive_due()) check_peer(channel);
     if (parts_.channels.give_up(channel, now)) {
       parts_.faults.note(channel.peer(), Error{Errc::kTimedOut, "a channel that was asked for"});
       parts_.scheduler.activate(channel);
     }
     if (const auto buffer = channel.grant_due(now))
       (void)parts_.channels.connector().grant(*buffer, channel.peer());
-    waits |= channel.awaits_memory() || channel.sending.announced.any();
+    waits |= channel.awaits_memory() || channel.announced_any();
     const auto since = channel.stalled_since();
     if (!since) return;
     waits = true;
     channel.flush_control();
     if (channel.state() == Channel::State::kClosing) parts_.scheduler.activate(channel);
-    if (channel.stalled_since() && now - *since >= control_stall_) stalled.push_back(&channel);
+    if (channel.stalled_since() && now - *since >= parts_.wait_limits.control_stall)
+      stalled.push_back(&channel);
   });
   for (Channel* channel : stalled)
     parts_.kill(*channel, Error{Errc::kExhausted, "control messages that the peer does not take"});
@@ -192,14 +193,14 @@ bool ControlPath::check_waits(TimePoint now) {
 // A peer may announce its queue pair only if a local one waits for it or is connected to it.
 Result<void> ControlPath::handle_ready(Channel& channel, const ControlMessage& message) {
   ShmQueuePair* queue_pair = parts_.queue_pairs.find(message.destination);
-  const bool again = channel.remote.find_queue_pair(message.source) != nullptr;
+  const bool again = channel.remote().find_queue_pair(message.source) != nullptr;
   if (queue_pair == nullptr || !queue_pair->may_face(channel.peer(), message.source) ||
       (queue_pair->has_incoming() && !again) ||
       parts_.ports.state(queue_pair->port()) != PortState::kActive) {
     parts_.answer_gone(channel, message.destination, message.source);
     return {};
   }
-  SMC_TRY(channel.remote.add_queue_pair(message.source, {message.domain, message.destination}));
+  SMC_TRY(channel.remote().add_queue_pair(message.source, {message.domain, message.destination}));
   queue_pair->attach_incoming(channel, message.source, message.domain);
   return {};
 }
@@ -207,9 +208,9 @@ Result<void> ControlPath::handle_ready(Channel& channel, const ControlMessage& m
 Result<void> ControlPath::handle_gone(Channel& channel, const ControlMessage& message) {
   // The peer's queue pair is removed only if it is gone for the one that it was announced for. It
   // also says "gone" to other local ones that name it.
-  const RemoteQueuePair* const gone = channel.remote.find_queue_pair(message.source);
+  const RemoteQueuePair* const gone = channel.remote().find_queue_pair(message.source);
   if (gone != nullptr && gone->destination == message.destination)
-    SMC_TRY(channel.remote.remove_queue_pair(message.source));
+    SMC_TRY(channel.remote().remove_queue_pair(message.source));
   ShmQueuePair* queue_pair = parts_.queue_pairs.find(message.destination);
   if (queue_pair != nullptr && queue_pair->expects(channel, message.source))
     queue_pair->detach_incoming();
@@ -218,10 +219,9 @@ Result<void> ControlPath::handle_gone(Channel& channel, const ControlMessage& me
       !queue_pair->uses(channel) || !queue_pair->may_face(channel.peer(), message.source))
     return {};
   // What it sent before is in the ring already; the tail is looked at again.
-  if (!channel.consumer.refresh()) return Error{Errc::kMalformed, "tail of the ring"};
+  if (!channel.consumer().refresh()) return Error{Errc::kMalformed, "tail of the ring"};
   queue_pair->note_peer_left(channel);
-  channel.receiving.failures_due = true;
-  channel.receiving.failure_at = channel.consumer.tail();
+  channel.note_departure();
   parts_.scheduler.activate(channel);
   return {};
 }

@@ -2,19 +2,13 @@
 // and the control messages of peers.
 #pragma once
 
-#include "rdma/shm/shm_engine_parts.h"
+#include "rdma/shm/shm_device_parts.h"
 
 namespace fairlead::rdma::shm {
 
 class ControlPath {
  public:
-  explicit ControlPath(EngineParts& parts) : parts_(parts) {}
-
-  // Other limits than kGrantWaitMax and kControlStallMax.
-  void set_wait_limits(Duration grant_wait, Duration control_stall) {
-    grant_wait_ = grant_wait;
-    control_stall_ = control_stall;
-  }
+  explicit ControlPath(DeviceParts& parts) : parts_(parts) {}
 
   void take_arrivals();
   // The peer has rung, or has closed its end.
@@ -36,9 +30,7 @@ class ControlPath {
   Result<void> handle_ready(Channel& channel, const ControlMessage& message);
   Result<void> handle_gone(Channel& channel, const ControlMessage& message);
 
-  EngineParts& parts_;
-  Duration grant_wait_ = kGrantWaitMax;
-  Duration control_stall_ = kControlStallMax;
+  DeviceParts& parts_;
 };
 
 }  // namespace fairlead::rdma::shm

@@ -45,7 +45,7 @@ std::size_t MessagePath::serve(Channel& channel, std::span<Completion> into, int
   const bool was_closing = channel.state() == Channel::State::kClosing;
   // The indices are looked at before the control messages: a message never overtakes what its
   // sender had told before, and a message that was refused does not seem to have arrived.
-  if ((!was_closing && !channel.consumer.refresh()) || !channel.producer.refresh()) {
+  if ((!was_closing && !channel.consumer().refresh()) || !channel.producer().refresh()) {
     parts_.kill(channel, Error{Errc::kMalformed, "index of a ring"});
     return 0;
   }
@@ -58,39 +58,34 @@ std::size_t MessagePath::serve(Channel& channel, std::span<Completion> into, int
   if (channel.state() == Channel::State::kDead) return count;
   // Queue pairs whose peer has left fail behind its last messages, or at once if nothing takes
   // these.
-  const bool stalled = channel.receiving.stalled_on != nullptr;
-  if (channel.receiving.failures_due &&
-      (stalled || channel.consumer.head() >= channel.receiving.failure_at))
-    fail_departed(channel);
-  if (was_closing && (stalled || channel.consumer.empty())) parts_.end(channel);
+  const bool stalled = channel.stalled_on() != nullptr;
+  if (channel.take_departure()) fail_departed(channel);
+  if (was_closing && (stalled || channel.consumer().empty())) parts_.end(channel);
   return count;
 }
 
 std::size_t MessagePath::complete_sends(Channel& channel, std::span<Completion> into) {
   if (channel.state() == Channel::State::kDead) return 0;
-  if (channel.sending.senders.empty()) {
-    channel.sending.blocked = channel.sending.completions_due = false;
+  if (channel.senders().empty()) {
+    channel.stop_waiting_for_room();
     return 0;
   }
-  const std::uint64_t head = channel.producer.head();
-  if (std::exchange(channel.sending.reaped_head, head) == head && !channel.sending.completions_due)
-    return 0;
-  channel.sending.blocked = false;
-  channel.schedule.idle_arms = 0;
+  if (!channel.take_progress()) return 0;
+  parts_.scheduler.note_traffic(channel);
   std::size_t count = 0;
   bool more = false;
-  for (ShmQueuePair* queue_pair : channel.sending.senders)
+  for (ShmQueuePair* const queue_pair : channel.senders())
     count += queue_pair->reap(into.subspan(count), more);
-  channel.sending.completions_due = more;
+  channel.set_completions_due(more);
   return count;
 }
 
 std::size_t MessagePath::receive(Channel& channel, std::span<Completion> into) {
-  if (channel.state() == Channel::State::kDead || channel.receiving.stalled_on != nullptr) return 0;
-  const std::uint64_t before = channel.consumer.head();
+  if (channel.state() == Channel::State::kDead || channel.stalled_on() != nullptr) return 0;
+  const std::uint64_t before = channel.consumer().head();
   std::size_t count = 0;
-  while (count < into.size() && !channel.consumer.empty()) {
-    auto header = channel.consumer.front();
+  while (count < into.size() && !channel.consumer().empty()) {
+    auto header = channel.consumer().front();
     if (!header) {
       parts_.kill(channel, header.error());
       return count;
@@ -101,13 +96,13 @@ std::size_t MessagePath::receive(Channel& channel, std::span<Completion> into) {
       break;
     }
     if (delivery == Delivery::kDone) ++count;
-    channel.consumer.pop(*header);
+    channel.consumer().pop(*header);
     if (channel.state() == Channel::State::kDead) return count;
   }
-  if (channel.consumer.head() != before) {
-    channel.consumer.publish();
+  if (channel.consumer().head() != before) {
+    channel.consumer().publish();
     channel.note_consumed();
-    channel.schedule.idle_arms = 0;
+    parts_.scheduler.note_traffic(channel);
     parts_.scheduler.list_bell(channel);
   }
   return count;
@@ -122,10 +117,10 @@ MessagePath::Delivery MessagePath::deliver(Channel& channel, const MessageHeader
       return Delivery::kDropped;
     case ShmQueuePair::State::kUnconnected: {
       // The other end was faster than our handshake: the message waits as for a receive request.
-      const RemoteQueuePair* remote = channel.remote.find_queue_pair(header.source);
+      const RemoteQueuePair* remote = channel.remote().find_queue_pair(header.source);
       if (remote == nullptr || remote->destination != header.destination)
         return refuse(channel, header);
-      channel.receiving.stalled_on = queue_pair;
+      channel.stall_on(queue_pair);
       return Delivery::kStalled;
     }
     case ShmQueuePair::State::kReady:
@@ -134,7 +129,7 @@ MessagePath::Delivery MessagePath::deliver(Channel& channel, const MessageHeader
   if (!queue_pair->faces(channel, header.source)) return refuse(channel, header);
   const auto request = queue_pair->receive_queue().take();
   if (!request) {
-    channel.receiving.stalled_on = queue_pair;
+    channel.stall_on(queue_pair);
     return Delivery::kStalled;
   }
   into = {.kind = Completion::Kind::kReceive,
@@ -143,7 +138,7 @@ MessagePath::Delivery MessagePath::deliver(Channel& channel, const MessageHeader
           .queue_pair = header.destination,
           .length_bytes = header.length_bytes};
   if (header.length_bytes <= request->length_bytes) {
-    channel.consumer.copy_front(
+    channel.consumer().copy_front(
         request->buffer->bytes().subspan(request->offset, header.length_bytes));
   } else {
     into.status = CompletionStatus::kLocalError;
@@ -161,7 +156,6 @@ MessagePath::Delivery MessagePath::refuse(Channel& channel, const MessageHeader&
 }
 
 void MessagePath::fail_departed(Channel& channel) {
-  channel.receiving.failures_due = false;
   parts_.queue_pairs.for_each([&](ShmQueuePair& queue_pair) {
     // Not those whose peer left on another channel: its ring may not have been read yet.
     if (queue_pair.peer_left_on(channel))

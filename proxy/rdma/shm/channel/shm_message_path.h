@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "rdma/shm/channel/shm_control_path.h"
-#include "rdma/shm/shm_engine_parts.h"
+#include "rdma/shm/shm_device_parts.h"
 
 namespace fairlead::rdma::shm {
 
 class MessagePath {
  public:
-  MessagePath(EngineParts& parts, ControlPath& control) : parts_(parts), control_(control) {}
+  MessagePath(DeviceParts& parts, ControlPath& control) : parts_(parts), control_(control) {}
 
   // As Device::poll().
   std::size_t poll(std::span<Completion> completions);
@@ -28,13 +28,13 @@ class MessagePath {
   // `control_left`: of kControlPerPollMax; `control_share`: of that, for one channel.
   std::size_t serve(Channel& channel, std::span<Completion> into, int control_share,
                     int& control_left);
-  static std::size_t complete_sends(Channel& channel, std::span<Completion> into);
+  std::size_t complete_sends(Channel& channel, std::span<Completion> into);
   std::size_t receive(Channel& channel, std::span<Completion> into);
   Delivery deliver(Channel& channel, const MessageHeader& header, Completion& into);
   Delivery refuse(Channel& channel, const MessageHeader& header);
   void fail_departed(Channel& channel);
 
-  EngineParts& parts_;
+  DeviceParts& parts_;
   ControlPath& control_;
   std::vector<ShmQueuePair*> broken_;
 };

@@ -8,7 +8,7 @@
 
 #include "base/assert.h"
 #include "rdma/shm/channel/shm_channel.h"
-#include "rdma/shm/shm_engine.h"
+#include "rdma/shm/shm_device.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -52,7 +52,7 @@ void BufferTable::remove(RemoteKey key) {
 ShmDomain::~ShmDomain() { SMC_ASSERT(buffers_.empty() && audience_.empty(), buffers_.size()); }
 
 void ShmDomain::announce(Channel& channel, const ShmBuffer& buffer) {
-  engine_->announce(channel, ControlMessage{.kind = ControlMessage::Kind::kAnnounce,
+  device_->announce(channel, ControlMessage{.kind = ControlMessage::Kind::kAnnounce,
                                             .domain = id_,
                                             .rkey = buffer.rkey(),
                                             .address = buffer.address(),
@@ -86,17 +86,17 @@ void ShmDomain::add(ShmBuffer& buffer) {
 void ShmDomain::remove(ShmBuffer& buffer) {
   std::erase(buffers_, &buffer);
   for (const Audience& one : audience_)
-    engine_->parts().send(*one.channel, ControlMessage{.kind = ControlMessage::Kind::kWithdraw,
+    device_->parts().send(*one.channel, ControlMessage{.kind = ControlMessage::Kind::kWithdraw,
                                                        .rkey = buffer.rkey()});
 }
 
-Result<std::unique_ptr<ShmBuffer>> ShmBuffer::create(ShmDomain& domain, BufferTable& table,
-                                                     std::size_t size_bytes, BufferUse use) {
+Result<std::unique_ptr<ShmBuffer>> ShmBuffer::create(ShmDomain& domain, std::size_t size_bytes,
+                                                     BufferUse use) {
   if (size_bytes == 0 || size_bytes > kBufferBytesMax)
     return Error{Errc::kExhausted, "size of a registered buffer"};
-  std::unique_ptr<ShmBuffer> buffer(new ShmBuffer(domain, table, use));
+  std::unique_ptr<ShmBuffer> buffer(new ShmBuffer(domain, use));
   if (peer_may_write(use)) {
-    Blank blank = SMC_TRY(domain.engine().take_buffer());
+    Blank blank = SMC_TRY(domain.device().take_buffer());
     buffer->id_ = blank.id;
     buffer->mapping_ = SMC_TRY(map_blank(blank.fd.get(), size_bytes));
     blank.fd.close_here();
@@ -107,19 +107,19 @@ Result<std::unique_ptr<ShmBuffer>> ShmBuffer::create(ShmDomain& domain, BufferTa
   if (::getrandom(&random, sizeof random, 0) != sizeof random)
     return system_error("getrandom", errno);
   buffer->address_ = RemoteAddress(kAddressBase + (random & kAddressMask));
-  buffer->key_ = SMC_TRY(table.add());
+  buffer->key_ = SMC_TRY(domain.device().buffers().add());
   if (peer_may_write(use)) domain.add(*buffer);
   return buffer;
 }
 
 ShmBuffer::~ShmBuffer() {
   if (key_.value != 0) {
-    table_->remove(key_);
+    domain_->device().buffers().remove(key_);
     if (peer_may_write(use_)) domain_->remove(*this);
   }
   if (id_.is_zero()) return;
   // A peer that keeps its mapping keeps none of the pages.
-  domain_->engine().discard_buffer(std::move(mapping_), id_);
+  domain_->device().discard_buffer(std::move(mapping_), id_);
 }
 
 }  // namespace fairlead::rdma::shm

@@ -16,7 +16,7 @@
 
 namespace fairlead::rdma::shm {
 
-class ShmEngine;
+class ShmDevice;
 class Channel;
 class ShmBuffer;
 
@@ -34,12 +34,12 @@ class BufferTable {
 
 class ShmDomain final : public ProtectionDomain {
  public:
-  ShmDomain(ShmEngine& engine, DomainId id) : engine_(&engine), id_(id) {}
+  ShmDomain(ShmDevice& device, DomainId id) : device_(&device), id_(id) {}
   // REQUIRES: its buffers and queue pairs are gone.
   ~ShmDomain() override;
 
   DomainId id() const { return id_; }
-  ShmEngine& engine() const { return *engine_; }
+  ShmDevice& device() const { return *device_; }
   // A local queue pair is connected over `channel`, or no longer is. The first one announces the
   // buffers.
   void join(Channel& channel);
@@ -54,7 +54,7 @@ class ShmDomain final : public ProtectionDomain {
   };
   void announce(Channel& channel, const ShmBuffer& buffer);
 
-  ShmEngine* engine_;
+  ShmDevice* device_;
   DomainId id_;
   std::vector<Audience> audience_;
   std::vector<ShmBuffer*> buffers_;
@@ -62,8 +62,8 @@ class ShmDomain final : public ProtectionDomain {
 
 class ShmBuffer final : public RegisteredBuffer {
  public:
-  static Result<std::unique_ptr<ShmBuffer>> create(ShmDomain& domain, BufferTable& table,
-                                                   std::size_t size_bytes, BufferUse use);
+  static Result<std::unique_ptr<ShmBuffer>> create(ShmDomain& domain, std::size_t size_bytes,
+                                                   BufferUse use);
   ~ShmBuffer() override;
   ShmBuffer(const ShmBuffer&) = delete;
   ShmBuffer& operator=(const ShmBuffer&) = delete;
@@ -77,11 +77,9 @@ class ShmBuffer final : public RegisteredBuffer {
   BufferUse use() const { return use_; }
 
  private:
-  ShmBuffer(ShmDomain& domain, BufferTable& table, BufferUse use)
-      : domain_(&domain), table_(&table), use_(use) {}
+  ShmBuffer(ShmDomain& domain, BufferUse use) : domain_(&domain), use_(use) {}
 
   ShmDomain* domain_;
-  BufferTable* table_;
   BufferUse use_;
   BufferId id_;  // zero for private memory
   Mapping mapping_;

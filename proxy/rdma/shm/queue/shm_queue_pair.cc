@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "rdma/shm/connect/shm_fabric.h"
 #include "rdma/shm/queue/shm_receive_queue.h"
-#include "rdma/shm/shm_engine.h"
+#include "rdma/shm/shm_device.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -18,14 +18,14 @@ ShmDomain& domain_of(const QueuePairOptions& options) {
 
 }  // namespace
 
-ShmQueuePair::ShmQueuePair(ShmEngine& engine, const QueuePairOptions& options, PacketSeq first_psn)
-    : engine_(&engine), options_(options), first_psn_(first_psn), sent_(options.send_requests) {}
+ShmQueuePair::ShmQueuePair(ShmDevice& device, const QueuePairOptions& options, PacketSeq first_psn)
+    : device_(&device), options_(options), first_psn_(first_psn), sent_(options.send_requests) {}
 
 ShmQueuePair::~ShmQueuePair() {
   break_down(CompletionStatus::kFlushed, false);
-  if (number_.value != 0) engine_->remove(*this);
+  if (number_.value != 0) device_->remove(*this);
   detach_incoming();
-  if (out_ != nullptr) engine_->release(*out_, number_);
+  if (out_ != nullptr) device_->release(*out_, number_);
 }
 
 ShmReceiveQueue& ShmQueuePair::receive_queue() const {
@@ -35,17 +35,17 @@ ShmReceiveQueue& ShmQueuePair::receive_queue() const {
 Result<void> ShmQueuePair::connect(const PeerEndpoint& peer) {
   if (state_ != State::kUnconnected) return Error{Errc::kWrongState, "queue pair is connected"};
   const auto gid = parse_gid(peer.gid);
-  if (!gid || gid->fabric != engine_->parts().channels.connector().id())
+  if (!gid || gid->fabric != device_->parts().channels.connector().id())
     return Error{Errc::kPeerGone, "GID of another fabric"};
-  if (engine_->parts().ports.state(options_.port) != PortState::kActive)
+  if (device_->parts().ports.state(options_.port) != PortState::kActive)
     return Error{Errc::kPeerGone, "own port is down"};
-  out_ = SMC_TRY(engine_->channel_to(gid->peer));
-  ++out_->demand.users;
+  out_ = SMC_TRY(device_->channel_to(gid->peer));
+  out_->add_user();
   state_ = State::kReady;
   peer_ = gid->peer;
   peer_number_ = peer.queue_pair;
-  out_->sending.senders.push_back(this);
-  engine_->parts().send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairReady,
+  out_->add_sender(*this);
+  device_->parts().send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairReady,
                                               .source = number_,
                                               .destination = peer_number_,
                                               .source_port = options_.port,
@@ -53,7 +53,7 @@ Result<void> ShmQueuePair::connect(const PeerEndpoint& peer) {
                                               .domain = domain_of(options_).id()});
   domain_of(options_).join(*out_);
   if (in_ != nullptr && (in_->peer() != peer_ || announced_ != peer_number_)) detach_incoming();
-  engine_->parts().resume(*this);
+  device_->parts().resume(*this);
   if (out_->state() == Channel::State::kOpen) return {};
   break_down(CompletionStatus::kFlushed, false);
   return Error{Errc::kPeerGone, "channel closed by the peer"};
@@ -67,51 +67,51 @@ bool ShmQueuePair::may_face(PeerId peer, QpNumber source) const {
 void ShmQueuePair::attach_incoming(Channel& channel, QpNumber source, DomainId remote_domain) {
   if (in_ != nullptr) return;
   in_ = &channel;
-  ++in_->demand.users;
+  in_->add_user();
   announced_ = source;
   remote_domain_ = remote_domain;
 }
 
 void ShmQueuePair::detach_incoming() {
   if (in_ == nullptr) return;
-  in_->remote.depart(announced_);
-  engine_->release(*std::exchange(in_, nullptr), number_);
+  in_->remote().depart(announced_);
+  device_->release(*std::exchange(in_, nullptr), number_);
 }
 
 bool ShmQueuePair::has_room(std::size_t requests, std::uint64_t slots) {
   if (!out_->control_flushed()) return false;
   const auto fits = [&] {
-    return requests <= sent_.room() && slots <= out_->producer.free_slots();
+    return requests <= sent_.room() && slots <= out_->producer().free_slots();
   };
   if (fits()) return true;
-  if (!out_->producer.refresh()) {
-    engine_->parts().kill(*out_, Error{Errc::kMalformed, "head of the ring"});
+  if (!out_->producer().refresh()) {
+    device_->parts().kill(*out_, Error{Errc::kMalformed, "head of the ring"});
     return false;
   }
   while (!sent_.empty() && !sent_.front().signaled &&
-         sent_.front().position <= out_->producer.head())
+         sent_.front().position <= out_->producer().head())
     (void)sent_.pop();
   return fits();
 }
 
 // The caller will wait for room, so arm() has to ask for being woken when there is some.
 void ShmQueuePair::note_blocked() const {
-  out_->sending.blocked = true;
-  engine_->parts().scheduler.note_posted(*out_);
+  out_->note_blocked();
+  device_->parts().scheduler.note_posted(*out_);
 }
 
 std::uint32_t ShmQueuePair::send_room() const {
   if (state_ != State::kReady) return 0;
-  const bool unknown = !engine_->parts().addressable && awaits_grant();
+  const bool unknown = !device_->parts().addressable && awaits_grant();
   if (!out_->control_flushed() || unknown) {
     note_blocked();
     return 0;
   }
   // A message of full size always fits beside the short ones.
   constexpr std::uint64_t kSetAside = kSlotsPerMessageMax - 1;
-  std::uint64_t slots = out_->producer.free_slots();
-  if (slots < kSetAside + sent_.room() && out_->producer.refresh())
-    slots = out_->producer.free_slots();
+  std::uint64_t slots = out_->producer().free_slots();
+  if (slots < kSetAside + sent_.room() && out_->producer().refresh())
+    slots = out_->producer().free_slots();
   const std::uint64_t messages = slots > kSetAside ? slots - kSetAside : 0;
   const std::uint64_t room = std::min<std::uint64_t>(messages, sent_.room());
   if (room == 0) note_blocked();
@@ -146,22 +146,22 @@ Result<void> ShmQueuePair::post(std::span<const WorkRequest> requests) {
     if (failure == CompletionStatus::kSuccess && request.kind == WorkRequest::Kind::kWrite)
       failure = write(request);
     else if (failure == CompletionStatus::kSuccess)
-      out_->producer.push(
+      out_->producer().push(
           {peer_number_, number_, static_cast<std::uint32_t>(request.message.size())},
           request.message);
     else
       failure = CompletionStatus::kFlushed;
-    sent_.push({request.id, out_->producer.tail(), request.signaled, failure});
+    sent_.push({request.id, out_->producer().tail(), request.signaled, failure});
     if (!request.signaled) continue;
     ++signaled_;
-    ++out_->sending.signaled_outstanding;
-    if (out_->producer.tail() == out_->producer.head()) out_->sending.completions_due = true;
+    out_->note_signaled();
+    if (out_->producer().tail() == out_->producer().head()) out_->set_completions_due(true);
   }
   if (slots != 0) {
-    out_->producer.publish();
+    out_->producer().publish();
     out_->note_posted();
   }
-  engine_->parts().scheduler.note_posted(*out_);
+  device_->parts().scheduler.note_posted(*out_);
   if (failure != CompletionStatus::kSuccess) break_down(CompletionStatus::kFlushed, true);
   return {};
 }
@@ -175,25 +175,25 @@ CompletionStatus ShmQueuePair::write(const WorkRequest& request) {
       from.length_bytes > bytes.size() - from.offset)
     return CompletionStatus::kLocalError;
   std::byte* to = in_ == nullptr ? nullptr
-                                 : in_->remote.find(remote_domain_, request.to.rkey,
-                                                    request.to.address, from.length_bytes);
+                                 : in_->remote().find(remote_domain_, request.to.rkey,
+                                                      request.to.address, from.length_bytes);
   if (to == nullptr) return CompletionStatus::kRemoteAccessError;
   std::memcpy(to, bytes.data() + from.offset, from.length_bytes);
   return CompletionStatus::kSuccess;
 }
 
 void ShmQueuePair::check_control() {
-  if (in_ == nullptr || in_->control_waiting()) engine_->control().drain(peer_);
+  if (in_ == nullptr || in_->control_waiting()) device_->drain(peer_);
 }
 
 Result<std::span<std::byte>> ShmQueuePair::remote_memory(const RemoteSlice& slice,
                                                          std::size_t length_bytes) {
-  if (!engine_->parts().addressable) return Error{Errc::kUnsupported, "remote memory"};
+  if (!device_->parts().addressable) return Error{Errc::kUnsupported, "remote memory"};
   if (state_ == State::kReady) check_control();
   if (state_ != State::kReady) return Error{Errc::kWrongState, "queue pair is not connected"};
   std::byte* at = in_ == nullptr ? nullptr
-                                 : in_->remote.find_view(remote_domain_, slice.rkey, slice.address,
-                                                         length_bytes, number_);
+                                 : in_->remote().find_view(remote_domain_, slice.rkey,
+                                                           slice.address, length_bytes, number_);
   // A peer announces its queue pair first and its buffers next, on the same control ring.
   if (at == nullptr && (in_ == nullptr || awaits_grant()))
     return Error{Errc::kWouldBlock, "memory of the peer"};
@@ -202,7 +202,7 @@ Result<std::span<std::byte>> ShmQueuePair::remote_memory(const RemoteSlice& slic
 }
 
 void ShmQueuePair::release_remote_memory(RemoteKey key) {
-  if (in_ != nullptr) in_->remote.forget_views(number_, key);
+  if (in_ != nullptr) in_->remote().forget_views(number_, key);
 }
 
 void ShmQueuePair::break_down(CompletionStatus first, bool report) {
@@ -211,21 +211,20 @@ void ShmQueuePair::break_down(CompletionStatus first, bool report) {
   state_ = State::kError;
   first_failure_ = first;
   if (connected) {
-    (void)out_->producer.refresh();  // a lie keeps what was true before
-    if (!peer_left()) settled_ = out_->producer.head();
-    std::erase(out_->sending.senders, this);
-    out_->sending.signaled_outstanding -= signaled_;
+    (void)out_->producer().refresh();  // a lie keeps what was true before
+    if (!peer_left()) settled_ = out_->producer().head();
+    out_->remove_sender(*this, signaled_);
     domain_of(options_).leave(*out_);
-    engine_->parts().send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairGone,
+    device_->parts().send(*out_, ControlMessage{.kind = ControlMessage::Kind::kQueuePairGone,
                                                 .source = number_,
                                                 .destination = peer_number_});
   }
-  engine_->queue_pair_broken(*this, report, !sent_.empty());
+  device_->queue_pair_broken(*this, report, !sent_.empty());
 }
 
 std::size_t ShmQueuePair::reap(std::span<Completion> into, bool& more) {
   const bool broken = state_ == State::kError;
-  const std::uint64_t done_to = broken || peer_left() ? settled_ : out_->producer.head();
+  const std::uint64_t done_to = broken || peer_left() ? settled_ : out_->producer().head();
   std::size_t count = 0;
   while (!sent_.empty()) {
     const Sent& oldest = sent_.front();
@@ -246,7 +245,7 @@ std::size_t ShmQueuePair::reap(std::span<Completion> into, bool& more) {
     }
     if (oldest.signaled) {
       --signaled_;
-      if (!broken) --out_->sending.signaled_outstanding;
+      if (!broken) out_->note_completed();
     }
     (void)sent_.pop();
   }

@@ -18,7 +18,7 @@ class ShmQueuePair final : public QueuePair {
  public:
   enum class State : std::uint8_t { kUnconnected, kReady, kError };
 
-  ShmQueuePair(ShmEngine& engine, const QueuePairOptions& options, PacketSeq first_psn);
+  ShmQueuePair(ShmDevice& device, const QueuePairOptions& options, PacketSeq first_psn);
   ~ShmQueuePair() override;
   ShmQueuePair(const ShmQueuePair&) = delete;
   ShmQueuePair& operator=(const ShmQueuePair&) = delete;
@@ -63,7 +63,7 @@ class ShmQueuePair final : public QueuePair {
   // It is in error or destroyed; what it sent before is still delivered. What we sent counts as
   // arrived only if that was seen before.
   void note_peer_left(const Channel& channel) {
-    if (left_on_ == nullptr) settled_ = out_->sending.reaped_head;
+    if (left_on_ == nullptr) settled_ = out_->reaped_head();
     left_on_ = &channel;
   }
   bool peer_left() const { return left_on_ != nullptr; }
@@ -88,10 +88,10 @@ class ShmQueuePair final : public QueuePair {
   void check_control();
   void note_blocked() const;
   CompletionStatus write(const WorkRequest& request);
-  bool awaits_grant() const { return in_ != nullptr && in_->receiving.awaiting_grant.has_value(); }
+  bool awaits_grant() const { return in_ != nullptr && in_->awaiting_grant().has_value(); }
   bool has_room(std::size_t requests, std::uint64_t slots);
 
-  ShmEngine* engine_;
+  ShmDevice* device_;
   QueuePairOptions options_;
   QpNumber number_;
   PacketSeq first_psn_;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "rdma/shm/shm_engine.h"
+#include "rdma/shm/shm_device.h"
 
 namespace fairlead::rdma::shm {
 
@@ -16,7 +16,7 @@ Result<void> ShmReceiveQueue::post(std::span<const ReceiveRequest> requests) {
                request.offset, request.length_bytes, size);
     requests_.push(request);
   }
-  if (!requests.empty()) engine_->receive_queue_refilled(*this);
+  if (!requests.empty()) device_->receive_queue_refilled(*this);
   return {};
 }
 
@@ -37,7 +37,7 @@ std::optional<ReceiveRequest> ShmReceiveQueue::take() {
 void ShmReceiveQueue::check_limit() {
   if (requests_.count() >= limit_) return;
   limit_ = 0;
-  engine_->parts().events.receive_limit();
+  device_->parts().events.receive_limit();
 }
 
 }  // namespace fairlead::rdma::shm

@@ -9,12 +9,12 @@
 
 namespace fairlead::rdma::shm {
 
-class ShmEngine;
+class ShmDevice;
 
 class ShmReceiveQueue final : public SharedReceiveQueue {
  public:
-  ShmReceiveQueue(ShmEngine& engine, std::uint32_t requests_max)
-      : engine_(&engine), requests_(requests_max) {}
+  ShmReceiveQueue(ShmDevice& device, std::uint32_t requests_max)
+      : device_(&device), requests_(requests_max) {}
 
   Result<void> post(std::span<const ReceiveRequest> requests) override;
   Result<void> arm_limit(std::uint32_t count) override;
@@ -25,7 +25,7 @@ class ShmReceiveQueue final : public SharedReceiveQueue {
  private:
   void check_limit();
 
-  ShmEngine* engine_;
+  ShmDevice* device_;
   BoundedQueue<ReceiveRequest> requests_;
   std::uint32_t limit_ = 0;
 };

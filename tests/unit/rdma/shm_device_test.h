@@ -20,7 +20,7 @@
 #include "rdma/shm/connect/shm_fabric.h"
 #include "rdma/shm/queue/shm_queue_pair.h"
 #include "rdma/shm/queue/shm_receive_queue.h"
-#include "rdma/shm/shm_engine.h"
+#include "rdma/shm/shm_device.h"
 #include "unit/rdma/set_of_descriptors.h"
 
 namespace fairlead::rdma::shm {
@@ -98,16 +98,16 @@ class FarSide {
   }
   void put(QpNumber destination, QpNumber source) {
     static constexpr std::byte kMessage[44] = {};
-    ASSERT_TRUE(channel_->producer.refresh());
-    channel_->producer.push({destination, source, sizeof kMessage}, kMessage);
-    channel_->producer.publish();
+    ASSERT_TRUE(channel_->producer().refresh());
+    channel_->producer().push({destination, source, sizeof kMessage}, kMessage);
+    channel_->producer().publish();
     channel_->note_posted();
     (void)channel_->ring_if_due();
   }
   std::optional<ControlMessage> hear() {
-    const auto message = channel_->control_in.front();
+    const auto message = channel_->control_in().front();
     if (!message) return std::nullopt;
-    channel_->control_in.pop();
+    channel_->control_in().pop();
     return *message;
   }
   // Until it hears such a message, or nothing more.
@@ -125,40 +125,32 @@ class FarSide {
   std::unique_ptr<Channel> channel_;
 };
 
-inline std::vector<Port> two_active_ports() {
-  std::vector<Port> ports(2);
-  for (std::uint8_t i = 0; i < 2; ++i) {
-    ports[i].number = PortNumber(static_cast<std::uint8_t>(i + 1));
-    ports[i].state = PortState::kActive;
-  }
-  return ports;
-}
-
-class ShmEngineTest : public testing::Test {
+class ShmDeviceTest : public testing::Test {
  protected:
   using Kind = ControlMessage::Kind;
-  static constexpr PeerId kPeer{{1}}, kOther{{2}};
+  static constexpr PeerId kPeer{{1}}, kOther{{2}}, kSelf{{3}};
   static constexpr QpNumber kTheirs{0x5001}, kTheirSecond{0x5002};
   static constexpr DomainId kTheirDomain{77};
   static constexpr RemoteSlice kTheirMemory{RemoteKey(9), RemoteAddress(0x10000)};
 
   void SetUp() override {
-    ASSERT_TRUE(engine_.set_watcher(&watcher_));
-    messages_ = std::move(
-        ShmBuffer::create(domain_, engine_.buffers, kMessageBytesMax, BufferUse::kMessages)
-            .value());
+    ASSERT_TRUE(device_.set_watcher(&watcher_));
+    messages_ =
+        std::move(ShmBuffer::create(domain_, kMessageBytesMax, BufferUse::kMessages).value());
     post_receives(receives_, 32);
   }
   // Nothing of a test stays.
   void TearDown() override {
     buffers_.clear();
     messages_.reset();
-    EXPECT_TRUE(engine_.set_watcher(nullptr));
+    EXPECT_TRUE(device_.set_watcher(nullptr));
     EXPECT_TRUE(watcher_.watched.empty());
   }
 
-  static FileDescriptor make_timer() {
-    return FileDescriptor(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  static std::unique_ptr<ShmDevice> open(ScriptedConnector* connector) {
+    return std::move(ShmDevice::open({.directory = {}, .peer_id = kSelf, .ports = 2},
+                                     std::unique_ptr<Connector>(connector))
+                         .value());
   }
   void post_receives(ShmReceiveQueue& queue, int count) {
     const ReceiveRequest request{WorkId(1), messages_.get(), 0, kMessageBytesMax};
@@ -169,8 +161,8 @@ class ShmEngineTest : public testing::Test {
                                                 SharedReceiveQueue* queue = nullptr) {
     const QueuePairOptions options{
         .domain = &domain_, .receive_queue = queue != nullptr ? queue : &receives_, .port = port};
-    auto made = std::make_unique<ShmQueuePair>(engine_, options, PacketSeq(1));
-    EXPECT_TRUE(engine_.add(*made));
+    auto made = std::make_unique<ShmQueuePair>(device_, options, PacketSeq(1));
+    EXPECT_TRUE(device_.add(*made));
     return made;
   }
   Result<void> connect(ShmQueuePair& queue_pair, PeerId peer = kPeer, QpNumber theirs = kTheirs) {
@@ -178,8 +170,7 @@ class ShmEngineTest : public testing::Test {
         {.gid = gid_of(connector_->id(), PortNumber(1), peer), .queue_pair = theirs});
   }
   ShmBuffer& make_buffer(std::size_t size_bytes = 4096) {
-    buffers_.push_back(std::move(
-        ShmBuffer::create(domain_, engine_.buffers, size_bytes, BufferUse::kRmb).value()));
+    buffers_.push_back(std::move(ShmBuffer::create(domain_, size_bytes, BufferUse::kRmb).value()));
     return *buffers_.back();
   }
   static Result<void> post(ShmQueuePair& queue_pair, bool signaled = true) {
@@ -221,7 +212,7 @@ class ShmEngineTest : public testing::Test {
     event.peer = peer;
     connector_->arrivals.emplace_back(std::move(event));
   }
-  void take_arrivals() { engine_.handle_readable(ScriptedConnector::kDescriptor); }
+  void take_arrivals() { device_.handle_readable(ScriptedConnector::kDescriptor); }
 
   ControlMessage ready_for(const ShmQueuePair& queue_pair, QpNumber theirs = kTheirs) const {
     return {.kind = Kind::kQueuePairReady,
@@ -254,12 +245,12 @@ class ShmEngineTest : public testing::Test {
   void turn() {
     Completion batch[8];
     for (;;) {
-      engine_.ring_doorbells();
-      const std::size_t count = engine_.poll(batch);
+      device_.ring_doorbells();
+      const std::size_t count = device_.poll(batch);
       for (const Completion& completion : std::span(batch).first(count))
         (completion.kind == Completion::Kind::kReceive ? received_ : sent_).push_back(completion);
       bool any = count != 0;
-      while (auto event = engine_.parts().events.poll()) {
+      while (auto event = device_.parts().events.poll()) {
         events_.push_back(*event);
         any = true;
       }
@@ -273,31 +264,31 @@ class ShmEngineTest : public testing::Test {
     });
   }
   bool sleeps() {
-    engine_.disarm();
+    device_.disarm();
     turn();
-    return engine_.arm();
+    return device_.arm();
   }
 
-  Channel* channel(PeerId peer = kPeer) { return engine_.parts().channels.find_open(peer); }
+  Channel* channel(PeerId peer = kPeer) { return device_.parts().channels.find_open(peer); }
   std::size_t channel_count() {
     std::size_t count = 0;
-    engine_.parts().channels.for_each([&](const Channel&) { ++count; });
+    device_.parts().channels.for_each([&](const Channel&) { ++count; });
     return count;
   }
-  void hear_bell(PeerId peer = kPeer) { engine_.handle_readable(channel(peer)->bell()); }
+  void hear_bell(PeerId peer = kPeer) { device_.handle_readable(channel(peer)->bell()); }
   // For the answer to a request, so that a slow machine does not change the test.
-  void wait_long() { channel()->demand.asked_at += std::chrono::hours(1); }
+  void wait_long() { channel()->note_asked(channel()->asked_at() + std::chrono::hours(1)); }
   bool timer_runs() {
     itimerspec spec{};
-    EXPECT_EQ(::timerfd_gettime(engine_.parts().timer.descriptor(), &spec), 0);
+    EXPECT_EQ(::timerfd_gettime(device_.parts().timer.descriptor(), &spec), 0);
     return spec.it_interval.tv_nsec != 0;
   }
   // Waits for the timer once, as long as it runs.
   void let_timer_expire() {
     ASSERT_TRUE(timer_runs());
-    pollfd timer{engine_.parts().timer.descriptor(), POLLIN, 0};
+    pollfd timer{device_.parts().timer.descriptor(), POLLIN, 0};
     ASSERT_EQ(::poll(&timer, 1, -1), 1);
-    engine_.handle_readable(timer.fd);
+    device_.handle_readable(timer.fd);
   }
   // The timer stops as soon as it finds that nothing waits any more.
   void expect_timer_stops() {
@@ -308,11 +299,12 @@ class ShmEngineTest : public testing::Test {
 
   SetOfDescriptors watcher_;
   MapBudget far_budget_;
-  ScriptedConnector* connector_ = new ScriptedConnector;  // owned by the engine
-  ShmEngine engine_{std::unique_ptr<Connector>(connector_), make_timer(), 1, two_active_ports(),
-                    true};
-  ShmDomain domain_{engine_, DomainId(5)};
-  ShmReceiveQueue receives_{engine_, 64};
+  ScriptedConnector* connector_ = new ScriptedConnector;  // owned by the device
+  const std::unique_ptr<ShmDevice> opened_ = open(connector_);
+  ShmDevice& device_ = *opened_;
+  ControlPath control_{device_.parts()};
+  ShmDomain domain_{device_, DomainId(5)};
+  ShmReceiveQueue receives_{device_, 64};
   std::unique_ptr<ShmBuffer> messages_;
   std::vector<std::unique_ptr<ShmBuffer>> buffers_;
   std::vector<Completion> received_, sent_;

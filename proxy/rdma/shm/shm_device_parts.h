@@ -1,4 +1,4 @@
-// What the parts of a device's engine share: its tables, and what ends a channel or a queue pair.
+// What the parts of a device share: its tables, and what ends a channel or a queue pair.
 #pragma once
 
 #include <optional>
@@ -13,6 +13,7 @@
 #include "rdma/shm/channel/shm_events.h"
 #include "rdma/shm/channel/shm_grant_table.h"
 #include "rdma/shm/queue/shm_queue_pair_table.h"
+#include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
 
@@ -55,8 +56,14 @@ class PeerFaults {
   BoundedQueue<PeerFault> faults_;
 };
 
-struct EngineParts {
-  EngineParts(std::unique_ptr<Connector> connector, FileDescriptor timer_descriptor,
+// How long what a peer has to do may take.
+struct WaitLimits {
+  Duration grant = kGrantWaitMax;             // the memory that it has announced
+  Duration control_stall = kControlStallMax;  // to take control messages
+};
+
+struct DeviceParts {
+  DeviceParts(std::unique_ptr<Connector> connector, FileDescriptor timer_descriptor,
               std::uint32_t random, std::vector<Port> own_ports, bool is_addressable);
 
   // Sends, or keeps what the ring does not take.
@@ -71,6 +78,7 @@ struct EngineParts {
   void resume(const ShmQueuePair& queue_pair);
 
   const bool addressable;
+  WaitLimits wait_limits;
   Ports ports;
   WaitTimer timer;  // runs while control messages or discarded buffers wait
   AsyncEvents events;

@@ -1,4 +1,4 @@
-#include "rdma/shm/shm_engine_parts.h"
+#include "rdma/shm/shm_device_parts.h"
 
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ std::optional<PeerFault> PeerFaults::poll() {
   return faults_.pop();
 }
 
-EngineParts::EngineParts(std::unique_ptr<Connector> connector, FileDescriptor timer_descriptor,
+DeviceParts::DeviceParts(std::unique_ptr<Connector> connector, FileDescriptor timer_descriptor,
                          std::uint32_t random, std::vector<Port> own_ports, bool is_addressable)
     : addressable(is_addressable),
       ports(std::move(own_ports)),
@@ -60,12 +60,12 @@ EngineParts::EngineParts(std::unique_ptr<Connector> connector, FileDescriptor ti
   (void)channels.watch_timer(timer.descriptor());  // nobody watches yet
 }
 
-void EngineParts::send(Channel& channel, const ControlMessage& message) {
+void DeviceParts::send(Channel& channel, const ControlMessage& message) {
   channel.send(message);
   note_posted(channel);
 }
 
-void EngineParts::answer_gone(Channel& channel, QpNumber ours, QpNumber theirs) {
+void DeviceParts::answer_gone(Channel& channel, QpNumber ours, QpNumber theirs) {
   const bool taken = channel.answer(
       {.kind = ControlMessage::Kind::kQueuePairGone, .source = ours, .destination = theirs});
   if (!taken)
@@ -73,18 +73,18 @@ void EngineParts::answer_gone(Channel& channel, QpNumber ours, QpNumber theirs) 
   note_posted(channel);
 }
 
-void EngineParts::note_posted(Channel& channel) {
+void DeviceParts::note_posted(Channel& channel) {
   scheduler.note_posted(channel);
   if (!channel.control_flushed() && channel.attached()) timer.start();
 }
 
-void EngineParts::kill(Channel& channel, const Error& error) {
+void DeviceParts::kill(Channel& channel, const Error& error) {
   if (channel.state() == Channel::State::kDead) return;
   faults.note(channel.peer(), error);
   end(channel);
 }
 
-void EngineParts::end(Channel& channel) {
+void DeviceParts::end(Channel& channel) {
   channels.terminate(channel);
   bool another = false;
   channels.for_each([&](const Channel& other) {
@@ -100,7 +100,7 @@ void EngineParts::end(Channel& channel) {
   });
 }
 
-void EngineParts::resume(const ShmQueuePair& queue_pair) {
+void DeviceParts::resume(const ShmQueuePair& queue_pair) {
   scheduler.resume([&](const ShmQueuePair& stalled_on) { return &stalled_on == &queue_pair; });
 }
 

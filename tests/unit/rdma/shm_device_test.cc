@@ -1,5 +1,5 @@
 // The life of a device's channels and queue pairs, and what is left when they have gone.
-#include "rdma/shm/shm_engine.h"
+#include "rdma/shm/shm_device.h"
 
 #include <gtest/gtest.h>
 
@@ -7,21 +7,21 @@
 #include <thread>
 
 #include "rdma/shm/shm_limits.h"
-#include "unit/rdma/shm_engine_test.h"
+#include "unit/rdma/shm_device_test.h"
 
 namespace fairlead::rdma::shm {
 namespace {
 
-using ShmEngineLife = ShmEngineTest;
+using ShmDeviceLife = ShmDeviceTest;
 
-TEST_F(ShmEngineLife, ADeviceThatDoesNothingSleeps) {
+TEST_F(ShmDeviceLife, ADeviceThatDoesNothingSleeps) {
   EXPECT_FALSE(timer_runs());
-  EXPECT_EQ(watcher_.watched, std::set<int>{engine_.parts().timer.descriptor()});
-  EXPECT_FALSE(engine_.pending());
-  EXPECT_TRUE(engine_.arm());
+  EXPECT_EQ(watcher_.watched, std::set<int>{device_.parts().timer.descriptor()});
+  EXPECT_FALSE(device_.pending());
+  EXPECT_TRUE(device_.arm());
 }
 
-TEST_F(ShmEngineLife, TheFirstWordIsWhoSendsToWhom) {
+TEST_F(ShmDeviceLife, TheFirstWordIsWhoSendsToWhom) {
   const auto queue_pair = make_queue_pair(PortNumber(2));
   FarSide far = send_channel(kPeer, 1);
   ASSERT_TRUE(connect(*queue_pair));
@@ -37,7 +37,7 @@ TEST_F(ShmEngineLife, TheFirstWordIsWhoSendsToWhom) {
 }
 
 // One channel is enough, also when its descriptor has not been seen to be readable.
-TEST_F(ShmEngineLife, ConnectTakesTheChannelThatThePeerHasOpened) {
+TEST_F(ShmDeviceLife, ConnectTakesTheChannelThatThePeerHasOpened) {
   const auto queue_pair = make_queue_pair();
   FarSide far = send_channel(kPeer, 1);
   ASSERT_TRUE(connect(*queue_pair));
@@ -45,10 +45,10 @@ TEST_F(ShmEngineLife, ConnectTakesTheChannelThatThePeerHasOpened) {
   EXPECT_EQ(channel_count(), 1u);
   EXPECT_FALSE(timer_runs());
   EXPECT_EQ(watcher_.watched,
-            (std::set<int>{engine_.parts().timer.descriptor(), channel()->bell()}));
+            (std::set<int>{device_.parts().timer.descriptor(), channel()->bell()}));
 }
 
-TEST_F(ShmEngineLife, AnAnswerThatComesAtOnceIsNotWaitedFor) {
+TEST_F(ShmDeviceLife, AnAnswerThatComesAtOnceIsNotWaitedFor) {
   const auto queue_pair = make_queue_pair();
   auto [event, far] = make_channel(kPeer, 0);
   connector_->answer = std::move(event);
@@ -58,7 +58,7 @@ TEST_F(ShmEngineLife, AnAnswerThatComesAtOnceIsNotWaitedFor) {
   EXPECT_FALSE(timer_runs());
 }
 
-TEST_F(ShmEngineLife, WhatIsSaidBeforeTheAnswerComesIsHeardAfterwards) {
+TEST_F(ShmDeviceLife, WhatIsSaidBeforeTheAnswerComesIsHeardAfterwards) {
   const auto one = make_queue_pair(), two = make_queue_pair();
   ASSERT_TRUE(connect(*one));
   EXPECT_TRUE(timer_runs());
@@ -77,7 +77,7 @@ TEST_F(ShmEngineLife, WhatIsSaidBeforeTheAnswerComesIsHeardAfterwards) {
   EXPECT_TRUE(sleeps());
 }
 
-TEST_F(ShmEngineLife, NobodyIsWaitedForWhoCannotBeReached) {
+TEST_F(ShmDeviceLife, NobodyIsWaitedForWhoCannotBeReached) {
   const auto queue_pair = make_queue_pair();
   connector_->reachable = false;
   EXPECT_EQ(connect(*queue_pair).error().code, Errc::kPeerGone);
@@ -88,7 +88,7 @@ TEST_F(ShmEngineLife, NobodyIsWaitedForWhoCannotBeReached) {
   EXPECT_TRUE(connect(*queue_pair));
 }
 
-TEST_F(ShmEngineLife, AnAnswerThatNobodyWantsAnyMoreIsGivenBack) {
+TEST_F(ShmDeviceLife, AnAnswerThatNobodyWantsAnyMoreIsGivenBack) {
   auto queue_pair = make_queue_pair();
   ASSERT_TRUE(connect(*queue_pair));
   queue_pair.reset();
@@ -102,51 +102,51 @@ TEST_F(ShmEngineLife, AnAnswerThatNobodyWantsAnyMoreIsGivenBack) {
   EXPECT_TRUE(sleeps());
 }
 
-TEST_F(ShmEngineLife, WhoIsRefusedAChannelIsTold) {
+TEST_F(ShmDeviceLife, WhoIsRefusedAChannelIsTold) {
   const auto queue_pair = make_queue_pair();
   ASSERT_TRUE(connect(*queue_pair));
   EXPECT_TRUE(sleeps());
   send_refusal(kPeer);
   take_arrivals();
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
   expect_timer_stops();
 }
 
-TEST_F(ShmEngineLife, NoAnswerIsNotWaitedForForever) {
+TEST_F(ShmDeviceLife, NoAnswerIsNotWaitedForForever) {
   const auto queue_pair = make_queue_pair();
   ASSERT_TRUE(connect(*queue_pair));
   EXPECT_TRUE(sleeps());
-  const TimePoint asked_at = channel()->demand.asked_at;
-  EXPECT_TRUE(engine_.control().check_waits(asked_at + kAnswerWaitMax / 2));
-  EXPECT_FALSE(engine_.pending());
-  EXPECT_FALSE(engine_.control().check_waits(asked_at + kAnswerWaitMax));
-  EXPECT_TRUE(engine_.pending());
+  const TimePoint asked_at = channel()->asked_at();
+  EXPECT_TRUE(control_.check_waits(asked_at + kAnswerWaitMax / 2));
+  EXPECT_FALSE(device_.pending());
+  EXPECT_FALSE(control_.check_waits(asked_at + kAnswerWaitMax));
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
-  const auto fault = engine_.parts().faults.poll();
+  const auto fault = device_.parts().faults.poll();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->peer, kPeer);
   EXPECT_EQ(fault->error.code, Errc::kTimedOut);
 }
 
 // The connector is lost. What it has brought stays.
-TEST_F(ShmEngineLife, WithoutAConnectorNoAnswerIsWaitedFor) {
+TEST_F(ShmDeviceLife, WithoutAConnectorNoAnswerIsWaitedFor) {
   const auto waiting = make_queue_pair(), served = make_queue_pair();
   FarSide far = face(*served, kOther);
   ASSERT_TRUE(connect(*waiting));
   EXPECT_TRUE(sleeps());
   connector_->arrivals.emplace_back(Error{Errc::kPeerGone, "test"});
   take_arrivals();
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*waiting));
   EXPECT_FALSE(has_fatal(*served));
   EXPECT_FALSE(far.is_shut_out());
 }
 
-TEST_F(ShmEngineLife, AnEventThatIsLostDoesNotHoldUpTheNext) {
+TEST_F(ShmDeviceLife, AnEventThatIsLostDoesNotHoldUpTheNext) {
   connector_->arrivals.emplace_back(Error{Errc::kMalformed, "test"});
   FarSide far = send_channel(kPeer, 1);
   take_arrivals();
@@ -154,7 +154,7 @@ TEST_F(ShmEngineLife, AnEventThatIsLostDoesNotHoldUpTheNext) {
   EXPECT_FALSE(far.is_shut_out());
 }
 
-TEST_F(ShmEngineLife, AnAnswerThatIsNoChannelFailsWhoAskedForIt) {
+TEST_F(ShmDeviceLife, AnAnswerThatIsNoChannelFailsWhoAskedForIt) {
   const auto queue_pair = make_queue_pair();
   ASSERT_TRUE(connect(*queue_pair));
   EXPECT_TRUE(sleeps());
@@ -162,107 +162,107 @@ TEST_F(ShmEngineLife, AnAnswerThatIsNoChannelFailsWhoAskedForIt) {
   event.end.memory = std::move(broker::make_memory("test", 4096).value());
   connector_->arrivals.emplace_back(std::move(event));
   take_arrivals();
-  const auto fault = engine_.parts().faults.poll();
+  const auto fault = device_.parts().faults.poll();
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->peer, kPeer);
   EXPECT_EQ(fault->error.code, Errc::kMalformed);
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
 }
 
-TEST_F(ShmEngineLife, ChannelsThatNoDescriptorTellsOfAreTakenInByPoll) {
+TEST_F(ShmDeviceLife, ChannelsThatNoDescriptorTellsOfAreTakenInByPoll) {
   connector_->tells = true;
   FarSide far = send_channel(kPeer, 1);
-  EXPECT_TRUE(engine_.pending());
-  EXPECT_FALSE(engine_.arm());
+  EXPECT_TRUE(device_.pending());
+  EXPECT_FALSE(device_.arm());
   turn();
   EXPECT_NE(channel(), nullptr);
   EXPECT_TRUE(sleeps());
 }
 
 // A peer can have said something before its channel is taken in.
-TEST_F(ShmEngineLife, ANewChannelIsLookedAt) {
+TEST_F(ShmDeviceLife, ANewChannelIsLookedAt) {
   const auto queue_pair = make_queue_pair();
   FarSide far = send_channel(kPeer, 1);
   far.say(ready_for(*queue_pair));
-  EXPECT_TRUE(engine_.arm());
+  EXPECT_TRUE(device_.arm());
   take_arrivals();
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(queue_pair->has_incoming());
 }
 
-TEST_F(ShmEngineLife, APeerThatEndsLeavesNothing) {
+TEST_F(ShmDeviceLife, APeerThatEndsLeavesNothing) {
   auto queue_pair = make_queue_pair();
   FarSide far = face(*queue_pair);
   send_grant(kPeer, 1);
   send_grant(kPeer, 2);  // and never announced
   far.say(announcement(1));
   ASSERT_TRUE(queue_pair->remote_memory(kTheirMemory, 4096));
-  EXPECT_EQ(engine_.parts().grants.count(), 1u);
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 2u);
+  EXPECT_EQ(device_.parts().grants.count(), 1u);
+  EXPECT_EQ(device_.parts().channels.budget().count(), 2u);
   const int bell = channel()->bell();
   far.end();
-  engine_.handle_readable(bell);
+  device_.handle_readable(bell);
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
   EXPECT_EQ(connector_->forgotten, std::vector{kPeer});
-  EXPECT_EQ(engine_.parts().grants.count(), 0u);
-  EXPECT_EQ(watcher_.watched, std::set<int>{engine_.parts().timer.descriptor()});
-  engine_.handle_readable(bell);  // seen to be readable before it was closed
+  EXPECT_EQ(device_.parts().grants.count(), 0u);
+  EXPECT_EQ(watcher_.watched, std::set<int>{device_.parts().timer.descriptor()});
+  device_.handle_readable(bell);  // seen to be readable before it was closed
   queue_pair.reset();
   turn();
   EXPECT_EQ(channel_count(), 0u);
-  EXPECT_EQ(engine_.parts().channels.budget().count(), 0u);
-  EXPECT_EQ(engine_.parts().channels.budget().bytes(), 0u);
-  EXPECT_FALSE(engine_.parts().faults.poll());
+  EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
+  EXPECT_EQ(device_.parts().channels.budget().bytes(), 0u);
+  EXPECT_FALSE(device_.parts().faults.poll());
   EXPECT_FALSE(timer_runs());
   EXPECT_TRUE(sleeps());
 }
 
-TEST_F(ShmEngineLife, APeerIsForgottenWithTheLastOfItsChannels) {
+TEST_F(ShmDeviceLife, APeerIsForgottenWithTheLastOfItsChannels) {
   FarSide other = send_channel(kOther, 1);
   FarSide first = send_channel(kPeer, 1), second = send_channel(kPeer, 1);
   take_arrivals();
   Channel* const newest = channel();
   std::vector<int> bells;
-  engine_.parts().channels.for_each([&](const Channel& one) { bells.push_back(one.bell()); });
+  device_.parts().channels.for_each([&](const Channel& one) { bells.push_back(one.bell()); });
   ASSERT_EQ(bells.back(), newest->bell());
   send_grant(kPeer, 1);
   send_grant(kOther, 1);
   take_arrivals();
   first.end();
-  engine_.handle_readable(bells[1]);
+  device_.handle_readable(bells[1]);
   turn();
   EXPECT_EQ(channel_count(), 2u);
   EXPECT_TRUE(connector_->forgotten.empty());
-  EXPECT_EQ(engine_.parts().grants.count(), 2u);
+  EXPECT_EQ(device_.parts().grants.count(), 2u);
   second.end();
-  engine_.handle_readable(bells[2]);
+  device_.handle_readable(bells[2]);
   turn();
   EXPECT_EQ(channel_count(), 1u);
   EXPECT_EQ(connector_->forgotten, std::vector{kPeer});
-  EXPECT_EQ(engine_.parts().grants.count(), 1u);
+  EXPECT_EQ(device_.parts().grants.count(), 1u);
   EXPECT_FALSE(other.is_shut_out());
 }
 
 // Nobody rang, and its descriptor has not been looked at.
-TEST_F(ShmEngineLife, ConnectSeesThatAChannelHasEnded) {
+TEST_F(ShmDeviceLife, ConnectSeesThatAChannelHasEnded) {
   auto one = make_queue_pair(), two = make_queue_pair();
   FarSide far = face(*one);
   EXPECT_TRUE(sleeps());
   far.end();
   ASSERT_TRUE(connect(*two, kPeer, kTheirSecond));
   EXPECT_EQ(connector_->requested, std::vector{kPeer});
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*one));
   EXPECT_FALSE(has_fatal(*two));
   EXPECT_TRUE(connector_->forgotten.empty());  // it is asked for another channel
 }
 
-TEST_F(ShmEngineLife, QueuePairsShareAChannelUntilTheLastHasGone) {
+TEST_F(ShmDeviceLife, QueuePairsShareAChannelUntilTheLastHasGone) {
   auto one = make_queue_pair(), two = make_queue_pair();
   FarSide far = face(*one);
   ASSERT_TRUE(connect(*two, kPeer, kTheirSecond));
@@ -273,53 +273,53 @@ TEST_F(ShmEngineLife, QueuePairsShareAChannelUntilTheLastHasGone) {
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->source, first);
   EXPECT_EQ(heard->destination, kTheirs);
-  EXPECT_EQ(channel()->demand.users, 1u);
+  EXPECT_EQ(channel()->users(), 1u);
   two.reset();
   turn();
   EXPECT_EQ(far.hear(Kind::kQueuePairGone)->source, second);
-  EXPECT_EQ(channel()->demand.users, 0u);
+  EXPECT_EQ(channel()->users(), 0u);
   EXPECT_FALSE(far.is_shut_out());
   EXPECT_TRUE(sleeps());
 }
 
-TEST_F(ShmEngineLife, ADestroyedQueuePairIsNotHeardOfAnyMore) {
+TEST_F(ShmDeviceLife, ADestroyedQueuePairIsNotHeardOfAnyMore) {
   auto queue_pair = make_queue_pair();
   FarSide far = face(*queue_pair);
   ASSERT_TRUE(post(*queue_pair));
-  engine_.set_port_state(PortNumber(1), PortState::kDown);  // its requests are to be flushed
-  EXPECT_TRUE(engine_.pending());
+  device_.set_port_state(PortNumber(1), PortState::kDown);  // its requests are to be flushed
+  EXPECT_TRUE(device_.pending());
   queue_pair.reset();
   std::vector<AsyncEvent::Kind> kinds;
-  while (const auto event = engine_.parts().events.poll()) kinds.push_back(event->kind);
+  while (const auto event = device_.parts().events.poll()) kinds.push_back(event->kind);
   EXPECT_EQ(kinds, std::vector{AsyncEvent::Kind::kPortDown});
-  EXPECT_FALSE(engine_.pending());
+  EXPECT_FALSE(device_.pending());
   turn();
   EXPECT_TRUE(sent_.empty());
 }
 
-TEST_F(ShmEngineLife, ADestroyedQueuePairMakesRoomForAnother) {
+TEST_F(ShmDeviceLife, ADestroyedQueuePairMakesRoomForAnother) {
   std::vector<std::unique_ptr<ShmQueuePair>> all;
   while (all.size() < kQueuePairsMax) all.push_back(make_queue_pair());
   const QueuePairOptions options{.domain = &domain_, .receive_queue = &receives_};
   {
-    ShmQueuePair one_more(engine_, options, PacketSeq(1));
-    EXPECT_EQ(engine_.add(one_more).error().code, Errc::kExhausted);
+    ShmQueuePair one_more(device_, options, PacketSeq(1));
+    EXPECT_EQ(device_.add(one_more).error().code, Errc::kExhausted);
     EXPECT_EQ(one_more.number(), QpNumber(0));
   }
   all.pop_back();
-  ShmQueuePair one_more(engine_, options, PacketSeq(1));
-  EXPECT_TRUE(engine_.add(one_more));
+  ShmQueuePair one_more(device_, options, PacketSeq(1));
+  EXPECT_TRUE(device_.add(one_more));
   EXPECT_NE(one_more.number(), all.front()->number());
 }
 
-TEST_F(ShmEngineLife, APortThatGoesDownBreaksWhatIsConnectedOnIt) {
+TEST_F(ShmDeviceLife, APortThatGoesDownBreaksWhatIsConnectedOnIt) {
   const auto broken = make_queue_pair(), waiting = make_queue_pair();
   const auto elsewhere = make_queue_pair(PortNumber(2));
   FarSide far = face(*broken), other = face(*elsewhere, kOther);
   ASSERT_TRUE(post(*broken));
-  engine_.set_port_state(PortNumber(1), PortState::kDown);
-  EXPECT_TRUE(engine_.pending());
-  EXPECT_FALSE(engine_.arm());
+  device_.set_port_state(PortNumber(1), PortState::kDown);
+  EXPECT_TRUE(device_.pending());
+  EXPECT_FALSE(device_.arm());
   turn();
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_EQ(sent_[0].status, CompletionStatus::kRetryExceeded);
@@ -329,29 +329,29 @@ TEST_F(ShmEngineLife, APortThatGoesDownBreaksWhatIsConnectedOnIt) {
   EXPECT_EQ(elsewhere->state(), ShmQueuePair::State::kReady);
   EXPECT_FALSE(other.hear(Kind::kQueuePairGone));
   EXPECT_EQ(connect(*waiting).error().code, Errc::kPeerGone);
-  engine_.set_port_state(PortNumber(1), PortState::kActive);
+  device_.set_port_state(PortNumber(1), PortState::kActive);
   EXPECT_TRUE(connect(*waiting));
   turn();
   EXPECT_EQ(events_.back().kind, AsyncEvent::Kind::kPortUp);
 }
 
-TEST_F(ShmEngineLife, APortTellsOnlyOfChanges) {
-  engine_.set_port_state(PortNumber(2), PortState::kActive);
-  EXPECT_FALSE(engine_.pending());
-  engine_.set_port_state(PortNumber(2), PortState::kDown);
-  EXPECT_TRUE(engine_.pending());
-  const auto event = engine_.parts().events.poll();
+TEST_F(ShmDeviceLife, APortTellsOnlyOfChanges) {
+  device_.set_port_state(PortNumber(2), PortState::kActive);
+  EXPECT_FALSE(device_.pending());
+  device_.set_port_state(PortNumber(2), PortState::kDown);
+  EXPECT_TRUE(device_.pending());
+  const auto event = device_.parts().events.poll();
   ASSERT_TRUE(event);
   EXPECT_EQ(event->kind, AsyncEvent::Kind::kPortDown);
   EXPECT_EQ(event->port, PortNumber(2));
-  engine_.set_port_state(PortNumber(2), PortState::kDown);
-  EXPECT_FALSE(engine_.pending());
+  device_.set_port_state(PortNumber(2), PortState::kDown);
+  EXPECT_FALSE(device_.pending());
 }
 
 // A peer that announces its queue pair to one on a port that is down is refused.
-TEST_F(ShmEngineLife, NobodySendsToAPortThatIsDown) {
+TEST_F(ShmDeviceLife, NobodySendsToAPortThatIsDown) {
   const auto queue_pair = make_queue_pair();
-  engine_.set_port_state(PortNumber(1), PortState::kDown);
+  device_.set_port_state(PortNumber(1), PortState::kDown);
   FarSide far = send_channel(kPeer, 1);
   far.say(ready_for(*queue_pair));
   take_arrivals();
@@ -365,7 +365,7 @@ TEST_F(ShmEngineLife, NobodySendsToAPortThatIsDown) {
 }
 
 // A message for a queue pair that is not connected yet holds up those behind it.
-TEST_F(ShmEngineLife, WhoWillNeverConnectHoldsUpNobody) {
+TEST_F(ShmDeviceLife, WhoWillNeverConnectHoldsUpNobody) {
   for (const bool destroyed : {true, false}) {
     received_.clear();
     auto late = make_queue_pair(), faced = make_queue_pair();
@@ -380,14 +380,14 @@ TEST_F(ShmEngineLife, WhoWillNeverConnectHoldsUpNobody) {
       late.reset();
     else
       late->fail();
-    EXPECT_TRUE(engine_.pending());
+    EXPECT_TRUE(device_.pending());
     turn();
     ASSERT_EQ(received_.size(), 1u);
     EXPECT_EQ(received_[0].queue_pair, faced->number());
   }
 }
 
-TEST_F(ShmEngineLife, ConnectLetsOnlyItsOwnMessagesGoOn) {
+TEST_F(ShmDeviceLife, ConnectLetsOnlyItsOwnMessagesGoOn) {
   auto one = make_queue_pair(), two = make_queue_pair();
   FarSide first = send_channel(kPeer, 1), second = send_channel(kOther, 1);
   first.say(ready_for(*one));
@@ -401,11 +401,11 @@ TEST_F(ShmEngineLife, ConnectLetsOnlyItsOwnMessagesGoOn) {
   turn();
   ASSERT_EQ(received_.size(), 1u);
   EXPECT_EQ(received_[0].queue_pair, two->number());
-  EXPECT_FALSE(engine_.pending());
+  EXPECT_FALSE(device_.pending());
 }
 
-TEST_F(ShmEngineLife, ReceiveRequestsLetTheirOwnMessagesGoOn) {
-  ShmReceiveQueue empty(engine_, 4), other(engine_, 4);
+TEST_F(ShmDeviceLife, ReceiveRequestsLetTheirOwnMessagesGoOn) {
+  ShmReceiveQueue empty(device_, 4), other(device_, 4);
   auto one = make_queue_pair(PortNumber(1), &empty), two = make_queue_pair(PortNumber(1), &other);
   FarSide first = face(*one), second = face(*two, kOther);
   first.put(one->number(), kTheirs);
@@ -416,31 +416,31 @@ TEST_F(ShmEngineLife, ReceiveRequestsLetTheirOwnMessagesGoOn) {
   EXPECT_TRUE(received_.empty());
   EXPECT_TRUE(sleeps());
   post_receives(empty, 1);
-  EXPECT_TRUE(engine_.pending());
+  EXPECT_TRUE(device_.pending());
   turn();
   ASSERT_EQ(received_.size(), 1u);
   EXPECT_EQ(received_[0].queue_pair, one->number());
 }
 
-TEST_F(ShmEngineLife, WhatIsPostedIsRungForByArm) {
+TEST_F(ShmDeviceLife, WhatIsPostedIsRungForByArm) {
   const auto queue_pair = make_queue_pair();
   FarSide far = face(*queue_pair);
   far.channel().fall_asleep(false);
   ASSERT_TRUE(post(*queue_pair, false));
   EXPECT_FALSE(far.channel().was_rung());
-  EXPECT_TRUE(engine_.arm());
+  EXPECT_TRUE(device_.arm());
   EXPECT_TRUE(far.channel().was_rung());
 }
 
-TEST_F(ShmEngineLife, DoorbellsAreForTheConnectorToo) {
-  engine_.ring_doorbells();
+TEST_F(ShmDeviceLife, DoorbellsAreForTheConnectorToo) {
+  device_.ring_doorbells();
   EXPECT_EQ(connector_->flushes, 1);
-  EXPECT_TRUE(engine_.arm());
+  EXPECT_TRUE(device_.arm());
   EXPECT_EQ(connector_->flushes, 2);
 }
 
 // What has to wait for a full connector is sent as soon as the peer has read.
-TEST_F(ShmEngineLife, WhoHasABacklogAsksToBeWokenByProgress) {
+TEST_F(ShmDeviceLife, WhoHasABacklogAsksToBeWokenByProgress) {
   const auto queue_pair = make_queue_pair();
   FarSide far = face(*queue_pair);
   EXPECT_TRUE(sleeps());
@@ -450,12 +450,12 @@ TEST_F(ShmEngineLife, WhoHasABacklogAsksToBeWokenByProgress) {
   EXPECT_NE(far.memory().sides[1].sleeping.load() & kWakeOnProgress, 0u);
 }
 
-TEST_F(ShmEngineLife, WhoIsAwakeNeedNotBeRungFor) {
+TEST_F(ShmDeviceLife, WhoIsAwakeNeedNotBeRungFor) {
   const auto queue_pair = make_queue_pair();
   FarSide far = face(*queue_pair);
   EXPECT_TRUE(sleeps());
   EXPECT_NE(far.memory().sides[1].sleeping.load(), 0u);
-  engine_.disarm();
+  device_.disarm();
   EXPECT_EQ(far.memory().sides[1].sleeping.load(), 0u);
 }
 

@@ -1,9 +1,9 @@
-// What the parts of a device's engine share.
-#include "rdma/shm/shm_engine_parts.h"
+// What the parts of a device share.
+#include "rdma/shm/shm_device_parts.h"
 
 #include <gtest/gtest.h>
 
-#include "unit/rdma/shm_engine_test.h"
+#include "unit/rdma/shm_device_test.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -21,7 +21,9 @@ TEST(ShmPorts, APortThatIsNotThereIsDown) {
 }
 
 TEST(ShmPorts, EachHasAStateOfItsOwn) {
-  Ports ports(two_active_ports());
+  Port active;
+  active.state = PortState::kActive;
+  Ports ports({active, active});
   EXPECT_FALSE(ports.set_state(PortNumber(1), PortState::kActive));
   EXPECT_TRUE(ports.set_state(PortNumber(1), PortState::kDown));
   EXPECT_FALSE(ports.set_state(PortNumber(1), PortState::kDown));
