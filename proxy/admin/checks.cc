@@ -137,7 +137,7 @@ std::uint64_t fallback_count(const CheckInput& input, FallbackReason reason,
   for (Direction direction : {Direction::kOutbound, Direction::kInbound})
     for (Side side : sides)
       count += sum_of(input.stats, [&](const WorkerStats& worker) -> const Counter& {
-        return worker.fallback_of(direction, side, reason);
+        return worker.fallback[direction][side][reason];
       });
   return count;
 }
@@ -146,7 +146,7 @@ std::uint64_t carried(const CheckInput& input, Transport transport) {
   std::uint64_t count = 0;
   for (Direction direction : {Direction::kOutbound, Direction::kInbound})
     count += sum_of(input.stats, [&](const WorkerStats& worker) -> const Counter& {
-      return worker.traffic_of(direction, transport).connections_total;
+      return worker.traffic[direction][transport].connections_total;
     });
   return count;
 }
@@ -215,7 +215,7 @@ Fact check_memory(const CheckInput& input) {
 Fact check_limits(const CheckInput& input) {
   const std::uint64_t refused =
       sum_of(input.stats, [](const WorkerStats& worker) -> const Counter& {
-        return worker.refused_of(RefusedFor::kLimit);
+        return worker.refused[RefusedFor::kLimit];
       });
   const std::uint64_t accept_errors = sum_of(input.stats, &WorkerStats::accept_errors);
   if (refused == 0 && accept_errors == 0) return ok("limits", "none was reached");
@@ -230,7 +230,7 @@ std::optional<Fact> check_redirect(const CheckInput& input) {
   const std::uint64_t redirected = sum_of(input.stats, &WorkerStats::redirected);
   const std::uint64_t missing =
       sum_of(input.stats, [](const WorkerStats& worker) -> const Counter& {
-        return worker.refused_of(RefusedFor::kRedirect);
+        return worker.refused[RefusedFor::kRedirect];
       });
   if (redirected + missing == 0) return std::nullopt;
   const std::string text = std::to_string(redirected) + " connections were redirected, " +

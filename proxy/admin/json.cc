@@ -136,7 +136,7 @@ Json fallbacks_json(StatsSpan workers, bool all) {
       for (Side side : {Side::kLocal, Side::kPeer}) {
         const std::uint64_t count =
             sum_of(workers, [&](const WorkerStats& worker) -> const Counter& {
-              return worker.fallback_of(direction, side, info.reason);
+              return worker.fallback[direction][side][info.reason];
             });
         if (count == 0 && !all) continue;
         list.push_back({{"reason", info.name},

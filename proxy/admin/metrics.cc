@@ -39,7 +39,7 @@ void add_traffic(Families& out, StatsSpan stats) {
     for (Transport transport : kTransportsShown) {
       const auto sum = [&](Counter TrafficStats::*counter) {
         return sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
-          return worker.traffic_of(direction, transport).*counter;
+          return worker.traffic[direction][transport].*counter;
         });
       };
       const Labels labels = traffic_labels(direction, transport);
@@ -56,7 +56,7 @@ void add_fallbacks(Families& out, StatsSpan stats) {
     for (Side side : kBothSides) {
       for (const FallbackInfo& info : fallback_table()) {
         const std::uint64_t count = sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
-          return worker.fallback_of(direction, side, info.reason);
+          return worker.fallback[direction][side][info.reason];
         });
         if (count == 0) continue;  // of over two hundred combinations, few ever occur in one pod
         out.set(Metric::kFallbackTotal,
@@ -99,7 +99,7 @@ void add_handshakes(Families& out, StatsSpan stats) {
 void add_waits(Families& out, StatsSpan stats) {
   const auto add = [&](Metric metric, Direction direction, auto histograms) {
     HistogramValue sum = sum_histogram(stats, [&](const WorkerStats& worker) -> const Histogram& {
-      return (worker.*histograms)[static_cast<std::size_t>(direction)];
+      return (worker.*histograms)[direction];
     });
     const bool any = std::any_of(sum.buckets.begin(), sum.buckets.end(),
                                  [](const auto& bucket) { return bucket.count != 0; });
@@ -175,7 +175,7 @@ void add_client_addresses(Families& out, StatsSpan stats) {
   for (const ClientAddressInfo& info : kClientAddressTable)
     out.set(Metric::kClientAddress, {{"result", std::string(info.name)}},
             sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
-              return worker.client_address_of(info.value);
+              return worker.client_address[info.value];
             }));
 }
 
@@ -187,7 +187,7 @@ void add_refused(Families& out, StatsSpan stats) {
   for (std::size_t reason = 0; reason < kRefusedFor; ++reason)
     out.set(Metric::kConnectionsRefused, {{"reason", kRefusedForNames[reason]}},
             sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
-              return worker.refused[reason];
+              return worker.refused[static_cast<RefusedFor>(reason)];
             }));
 }
 
@@ -199,7 +199,7 @@ void add_memory(Families& out, StatsSpan stats) {
   for (std::size_t use = 0; use < kMemoryUses; ++use)
     out.set(Metric::kMemory, {{"use", kMemoryUseNames[use]}},
             sum_of(stats, [&](const WorkerStats& worker) -> const Counter& {
-              return worker.memory_used[use];
+              return worker.memory_used[static_cast<MemoryUse>(use)];
             }));
 }
 

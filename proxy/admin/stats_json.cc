@@ -9,7 +9,7 @@ namespace {
 Json traffic_json(StatsSpan workers, Direction direction, Transport transport) {
   const auto sum = [&](Counter TrafficStats::*counter) {
     return sum_of(workers, [&](const WorkerStats& worker) -> const Counter& {
-      return worker.traffic_of(direction, transport).*counter;
+      return worker.traffic[direction][transport].*counter;
     });
   };
   return {{"total", sum(&TrafficStats::connections_total)},
@@ -46,10 +46,8 @@ Json handshake_json(StatsSpan workers, Histogram WorkerStats::*histogram) {
 
 std::uint64_t refused_count(StatsSpan workers) {
   std::uint64_t count = 0;
-  for (std::size_t reason = 0; reason < kRefusedFor; ++reason)
-    count += sum_of(workers, [reason](const WorkerStats& worker) -> const Counter& {
-      return worker.refused[reason];
-    });
+  for (const WorkerStats* worker : workers)
+    for (const Counter& refused : worker->refused) count += refused.get();
   return count;
 }
 

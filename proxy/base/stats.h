@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/client_address.h"
+#include "base/enum_array.h"
 #include "base/fallback.h"
 
 namespace fairlead {
@@ -75,13 +76,16 @@ struct TrafficStats {
 };
 
 struct WorkerStats {
-  std::array<std::array<TrafficStats, kTransports>, kDirections> traffic;
-  std::array<std::array<std::array<Counter, kFallbackReasonsMax>, kSides>, kDirections> fallback;
+  EnumArray<Direction, EnumArray<Transport, TrafficStats, kTransports>, kDirections> traffic;
+  EnumArray<Direction,
+            EnumArray<Side, EnumArray<FallbackReason, Counter, kFallbackReasonsMax>, kSides>,
+            kDirections>
+      fallback;
   Histogram handshake_smcr;
   Histogram handshake_fallback;
   // What the side that connected waits for, by direction of the connection.
-  std::array<Histogram, kDirections> first_answer;
-  std::array<Histogram, kDirections> longest_wait;  // of each connection, when it ends
+  EnumArray<Direction, Histogram, kDirections> first_answer;
+  EnumArray<Direction, Histogram, kDirections> longest_wait;  // of each connection, when it ends
 
   Counter link_groups_single, link_groups_symmetric, link_groups_asymmetric_local,
       link_groups_asymmetric_peer, link_groups_none;
@@ -96,7 +100,7 @@ struct WorkerStats {
   Counter pinned_bytes, pinned_limit_bytes;
   Counter slabs_returned;      // deregistered because they stood empty
   Counter memory_limit_bytes;  // this worker's part of memory.limit
-  std::array<Counter, kMemoryUses> memory_used;
+  EnumArray<MemoryUse, Counter, kMemoryUses> memory_used;
   Counter buffer_full_local, buffer_full_peer;  // turns in which a sender found no room
   Counter buffer_downgrade;                     // elements given smaller than asked for
 
@@ -104,10 +108,10 @@ struct WorkerStats {
   Counter llc_sent, llc_received, llc_rejected;
   Counter receive_limit_events;  // a receive queue ran low
   Counter loop_turns, spin_hits, spin_misses, spin_nanoseconds;
-  Counter accept_errors;                     // accept(2) failed: descriptors or memory
-  Counter peer_timeouts;                     // TCP connections whose peer's host no longer answered
-  std::array<Counter, kRefusedFor> refused;  // connections that were closed, by reason
-  Counter refused_memory;                    // those of kLimit that found memory.limit spent
+  Counter accept_errors;  // accept(2) failed: descriptors or memory
+  Counter peer_timeouts;  // TCP connections whose peer's host no longer answered
+  EnumArray<RefusedFor, Counter, kRefusedFor> refused;  // connections that were closed, by reason
+  Counter refused_memory;       // those of kLimit that found memory.limit spent
   Counter peer_faults;          // what peers did wrong on a device, or wanted beyond a limit
   Counter refused_descriptors;  // those of kLimit that found descriptors used up
   Counter redirected;           // connections that came with an original destination
@@ -115,34 +119,7 @@ struct WorkerStats {
   Counter taken_back_lost;      // and those that could not
   Counter parked_nanoseconds;   // how long they were parked; worker 0
   // Connections to the application, by whether it sees the client's address.
-  std::array<Counter, kClientAddresses> client_address;
-
-  Counter& refused_of(RefusedFor reason) { return refused[static_cast<std::size_t>(reason)]; }
-  const Counter& refused_of(RefusedFor reason) const {
-    return refused[static_cast<std::size_t>(reason)];
-  }
-  Counter& memory_used_of(MemoryUse use) { return memory_used[static_cast<std::size_t>(use)]; }
-
-  Counter& client_address_of(ClientAddress value) {
-    return client_address[static_cast<std::size_t>(value)];
-  }
-  const Counter& client_address_of(ClientAddress value) const {
-    return client_address[static_cast<std::size_t>(value)];
-  }
-  TrafficStats& traffic_of(Direction d, Transport t) {
-    return traffic[static_cast<std::size_t>(d)][static_cast<std::size_t>(t)];
-  }
-  const TrafficStats& traffic_of(Direction d, Transport t) const {
-    return traffic[static_cast<std::size_t>(d)][static_cast<std::size_t>(t)];
-  }
-  Counter& fallback_of(Direction d, Side s, FallbackReason r) {
-    return fallback[static_cast<std::size_t>(d)][static_cast<std::size_t>(s)]
-                   [static_cast<std::size_t>(r)];
-  }
-  const Counter& fallback_of(Direction d, Side s, FallbackReason r) const {
-    return fallback[static_cast<std::size_t>(d)][static_cast<std::size_t>(s)]
-                   [static_cast<std::size_t>(r)];
-  }
+  EnumArray<ClientAddress, Counter, kClientAddresses> client_address;
 };
 
 }  // namespace fairlead

@@ -103,28 +103,33 @@ Digest& Digest::stats(const WorkerStats& stats) {
     if (counter.get() != 0) text(name).number(index).number(counter.get());
   };
   for (const NamedCounter& named : kCounters) record(named.name, 0, stats.*named.counter);
-  for (std::size_t i = 0; i < kMemoryUses; ++i) record("memory_used", i, stats.memory_used[i]);
-  for (std::size_t i = 0; i < kRefusedFor; ++i) record("refused", i, stats.refused[i]);
-  for (std::size_t i = 0; i < kClientAddresses; ++i)
-    record("client_address", i, stats.client_address[i]);
-  for (const Histogram* histogram :
-       {&stats.handshake_smcr, &stats.handshake_fallback, &stats.first_answer[0],
-        &stats.first_answer[1], &stats.longest_wait[0], &stats.longest_wait[1]})
+  const auto record_all = [&record](std::string_view name, const auto& counters) {
+    std::size_t index = 0;
+    for (const Counter& counter : counters) record(name, index++, counter);
+  };
+  record_all("memory_used", stats.memory_used);
+  record_all("refused", stats.refused);
+  record_all("client_address", stats.client_address);
+  using enum Direction;
+  for (const Histogram* histogram : {&stats.handshake_smcr, &stats.handshake_fallback,
+                                     &stats.first_answer[kOutbound], &stats.first_answer[kInbound],
+                                     &stats.longest_wait[kOutbound], &stats.longest_wait[kInbound]})
     for (std::size_t i = 0; i < Histogram::kBucketCount; ++i)
       if (histogram->bucket(i) != 0) text("handshakes").number(i).number(histogram->bucket(i));
-  for (std::size_t d = 0; d < kDirections; ++d) {
-    for (std::size_t t = 0; t < kTransports; ++t) {
-      const TrafficStats& traffic = stats.traffic[d][t];
-      const std::size_t index = d * kTransports + t;
+  for (const Direction direction : {kOutbound, kInbound}) {
+    const auto d = static_cast<std::size_t>(direction);
+    std::size_t index = d * kTransports;
+    for (const TrafficStats& traffic : stats.traffic[direction]) {
       record("connections_total", index, traffic.connections_total);
       record("connections_active", index, traffic.connections_active);
       record("tx_bytes", index, traffic.tx_bytes);
       record("rx_bytes", index, traffic.rx_bytes);
+      ++index;
     }
-    for (std::size_t s = 0; s < kSides; ++s)
+    for (const Side side : {Side::kLocal, Side::kPeer})
       for (const FallbackInfo& info : fallback_table())
-        record(info.name, d * kSides + s,
-               stats.fallback[d][s][static_cast<std::size_t>(info.reason)]);
+        record(info.name, d * kSides + static_cast<std::size_t>(side),
+               stats.fallback[direction][side][info.reason]);
   }
   return *this;
 }

@@ -83,8 +83,7 @@ TEST_P(Frames, AnEncryptedPathAtTheClientIsAFallbackAtOnce) {
   Cluster cluster(world, encrypted);
   (void)cluster.run_until([] { return false; }, milliseconds(500));
   const WorkerStats& client = cluster.proxy(1).stats();
-  EXPECT_EQ(client.fallback_of(Direction::kOutbound, Side::kLocal, FallbackReason::kIpsec).get(),
-            5U);
+  EXPECT_EQ(client.fallback[Direction::kOutbound][Side::kLocal][FallbackReason::kIpsec].get(), 5U);
   EXPECT_EQ(shorts(cluster), 0U);
   const Outcome outcome = cluster.run();
   EXPECT_FALSE(outcome.failure);

@@ -149,7 +149,7 @@ TEST_P(Scenario, LockedMemoryThatIsSpentMeansTcpAndSaysSo) {
     const std::uint64_t spent =
         cluster.proxy(pod)
             .stats()
-            .fallback_of(direction, Side::kLocal, FallbackReason::kMemlockLimit)
+            .fallback[direction][Side::kLocal][FallbackReason::kMemlockLimit]
             .get();
     EXPECT_GE(spent, 4u) << "pod " << pod;
     EXPECT_EQ(outcome.over_smc, 2 * (connections + 1 - spent)) << "pod " << pod;
@@ -168,8 +168,7 @@ TEST_P(Scenario, BuffersForMessagesGrowWithUse) {
   World world(1);
   Cluster cluster(world, busy);
   const auto messages = [&](Pod pod) {
-    constexpr auto kUse = static_cast<std::size_t>(MemoryUse::kMessages);
-    return cluster.proxy(pod).stats().memory_used[kUse].get();
+    return cluster.proxy(pod).stats().memory_used[MemoryUse::kMessages].get();
   };
   (void)cluster.run_until([] { return false; }, milliseconds(15));
   const std::uint64_t one = std::max(messages(1), messages(2));
@@ -199,11 +198,9 @@ TEST_P(Scenario, APortOfAnotherNetworkIsTheReasonForTcp) {
     EXPECT_TRUE(complete(outcome.ends[0]));
     EXPECT_EQ(outcome.over_smc, 0u) << "pod " << pod;
     const Direction direction = pod == 1 ? Direction::kOutbound : Direction::kInbound;
-    EXPECT_EQ(cluster.proxy(pod)
-                  .stats()
-                  .fallback_of(direction, Side::kLocal, FallbackReason::kNoPnet)
-                  .get(),
-              1u)
+    EXPECT_EQ(
+        cluster.proxy(pod).stats().fallback[direction][Side::kLocal][FallbackReason::kNoPnet].get(),
+        1u)
         << "pod " << pod;
   }
 }
@@ -221,7 +218,7 @@ TEST_P(Scenario, AnEncryptedPathIsDeclinedByEitherRole) {
     EXPECT_EQ(outcome.over_smc, 0u) << "pod " << pod;
     const auto fallbacks = [&](Pod of, Side side, FallbackReason reason) {
       const Direction direction = of == 1 ? Direction::kOutbound : Direction::kInbound;
-      return cluster.proxy(of).stats().fallback_of(direction, side, reason).get();
+      return cluster.proxy(of).stats().fallback[direction][side][reason].get();
     };
     EXPECT_EQ(fallbacks(pod, Side::kLocal, FallbackReason::kIpsec), 1u) << "pod " << pod;
     EXPECT_EQ(fallbacks(3 - pod, Side::kPeer, FallbackReason::kIpsec), 1u) << "pod " << pod;

@@ -143,7 +143,7 @@ TEST_P(Slabs, WhoseKeysThePeerRefusesMeanTcp) {
     const std::uint64_t declined =
         cluster.proxy(told)
             .stats()
-            .fallback_of(direction, Side::kLocal, FallbackReason::kMemoryRegistration)
+            .fallback[direction][Side::kLocal][FallbackReason::kMemoryRegistration]
             .get();
     EXPECT_EQ(declined, std::uint64_t{kBurst} - 3) << "pod " << refusing;
     EXPECT_EQ(outcome.over_smc, 2U * (2 + kBurst - declined)) << "pod " << refusing;

@@ -31,7 +31,7 @@ class Versions : public Scenario {
     for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
     EXPECT_EQ(outcome.over_smc, 0U);
     const auto count = [&](Pod pod, Direction direction, Side side) {
-      return cluster.proxy(pod).stats().fallback_of(direction, side, reason).get();
+      return cluster.proxy(pod).stats().fallback[direction][side][reason].get();
     };
     EXPECT_EQ(count(2, Direction::kInbound, Side::kLocal), kConnections);
     EXPECT_EQ(count(1, Direction::kOutbound, Side::kPeer), kConnections);
@@ -100,7 +100,7 @@ TEST_P(Versions, OneNeedsAnInterfaceThatIsKnown) {
   EXPECT_FALSE(outcome.failure) << *outcome.failure;
   for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
   const auto count = [&](Pod pod, Direction direction, Side side) {
-    return cluster.proxy(pod).stats().fallback_of(direction, side, R::kConfigError).get();
+    return cluster.proxy(pod).stats().fallback[direction][side][R::kConfigError].get();
   };
   EXPECT_EQ(count(1, Direction::kOutbound, Side::kLocal), kConnections);
   EXPECT_EQ(count(2, Direction::kInbound, Side::kPeer), kConnections);

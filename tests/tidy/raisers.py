@@ -87,7 +87,7 @@ def check_delete_reasons(tree):
 def written(name, code):
     """A statement changes the counter, takes a reference to it, or names it for one that does."""
     change = r"\.(?:add|sub|set|observe)\("
-    for mention in re.finditer(rf"\b{name}(?:_of)?\b", code):
+    for mention in re.finditer(rf"\b{name}\b", code):
         begin = max(code.rfind(mark, 0, mention.start()) for mark in ";{}") + 1
         end = min(at for at in (code.find(";", mention.end()), code.find("{", mention.end()), len(code)) if at >= 0)
         statement = code[begin:end]
@@ -99,8 +99,8 @@ def written(name, code):
 def check_counters(tree):
     """Something writes each counter of a worker."""
     code = code_of(tree, READERS)
-    members = block(tree.get(COUNTERS, ""), "struct WorkerStats {").split("Counter& ")[0]
-    for declared in re.findall(r"^\s*(?:Counter|Histogram|std::array<.*>)\s([\w,\s]+);", members, re.M):
+    members = block(tree.get(COUNTERS, ""), "struct WorkerStats {")
+    for declared in re.findall(r"^\s*(?:Counter|Histogram|EnumArray<[^;]*>)\s+([\w,\s]+);", members, re.M):
         for name in re.findall(r"\w+", declared):
             if not written(name, code):
                 yield COUNTERS, 1, f"{name}: nothing writes this counter"

@@ -386,7 +386,7 @@ StageResult InboundHandshake::end_in_failure(const smc::Handshake::Outcome& outc
   // A client without a proxy in an assumed network, or one whose SYN/ACK lost our option on the
   // way: what it sent is for the application.
   if (!common_.accept_sent && !clc && (!silent || assumed_)) return pass_on(outcome);
-  services().stats.refused_of(RefusedFor::kHandshake).add();
+  services().stats.refused[RefusedFor::kHandshake].add();
   services().lines.write(LogLevel::kWarn, "smc.handshake", "refused", now, [&](LogEvent& line) {
     line.field("conn", common_.session.report.id())
         .field("peer", to_string(common_.session.net->peer_address()))

@@ -167,7 +167,7 @@ StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
   SessionServices& services = resources_.services;
   resources_.report.tcp_chosen(from, *resources_.net, resources_.peer(), now);
   if (resources_.smc_required()) {
-    services.stats.refused_of(RefusedFor::kDenied).add();
+    services.stats.refused[RefusedFor::kDenied].add();
     if (from.framed)
       resources_.report.short_ended(resources_.peer(), SessionReport::ShortEnd::kInHandshake, now);
     return End{"fallback is denied by configuration"};

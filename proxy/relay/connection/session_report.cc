@@ -34,7 +34,7 @@ void SessionReport::set_phase(const char* phase) {
 
 void SessionReport::set_client_address(ClientAddress shown) {
   client_address_ = shown;
-  services_.stats.client_address_of(shown).add();
+  services_.stats.client_address[shown].add();
   note(client_address_info(shown).step);
 }
 
@@ -58,14 +58,14 @@ void SessionReport::resume(const ParkedConnection& parked) {
 }
 
 void SessionReport::carried(Transport transport) {
-  TrafficStats& traffic = services_.stats.traffic_of(direction_, transport);
+  TrafficStats& traffic = services_.stats.traffic[direction_][transport];
   // Most that begin in frames become something else.
   if (transport != Transport::kShort) traffic.connections_total.add();
   traffic.connections_active.add();
 }
 
 void SessionReport::carried_no_longer(Transport transport) {
-  services_.stats.traffic_of(direction_, transport).connections_active.sub();
+  services_.stats.traffic[direction_][transport].connections_active.sub();
 }
 
 void SessionReport::record(Decision decision, const SocketAddress& peer, TimePoint since,
@@ -94,7 +94,7 @@ void SessionReport::tcp_chosen(const UseTcp& why, const event::Stream& net,
                                const SocketAddress& peer, TimePoint now) {
   const FallbackCause& cause = why.cause;
   reason_ = cause.reason;
-  services_.stats.fallback_of(direction_, cause.side, cause.reason).add();
+  services_.stats.fallback[direction_][cause.side][cause.reason].add();
   services_.stats.handshake_fallback.observe(seconds(now - setup_->began));
   FallbackEvent event;
   event.direction = direction_;
@@ -126,7 +126,7 @@ void SessionReport::short_ended(const SocketAddress& peer, ShortEnd how, TimePoi
       "it ended before it had earned SMC-R", "it ended during its handshake",
       "the peer reset it before it said anything: see the peer's log for the reason"};
   carried_no_longer(Transport::kShort);
-  services_.stats.traffic_of(direction_, Transport::kShort).connections_total.add();
+  services_.stats.traffic[direction_][Transport::kShort].connections_total.add();
   Decision decision;
   decision.transport = Transport::kShort;
   decision.steps = {"the connection began in frames", kSteps[static_cast<std::size_t>(how)]};
@@ -134,11 +134,11 @@ void SessionReport::short_ended(const SocketAddress& peer, ShortEnd how, TimePoi
 }
 
 void SessionReport::count(Transport transport, std::uint64_t tx, std::uint64_t rx, TimePoint now) {
-  TrafficStats& traffic = services_.stats.traffic_of(direction_, transport);
+  TrafficStats& traffic = services_.stats.traffic[direction_][transport];
   const bool outbound = direction_ == Direction::kOutbound;
   const bool sent = tx > tx_, came = rx > rx_;
   if (const auto first = answers_.note(outbound ? sent : came, outbound ? came : sent, now))
-    services_.stats.first_answer[static_cast<std::size_t>(direction_)].observe(seconds(*first));
+    services_.stats.first_answer[direction_].observe(seconds(*first));
   traffic.tx_bytes.add(tx - tx_);
   traffic.rx_bytes.add(rx - rx_);
   tx_ = tx;
@@ -147,11 +147,11 @@ void SessionReport::count(Transport transport, std::uint64_t tx, std::uint64_t r
 
 void SessionReport::ended(TimePoint now) {
   if (const auto longest = answers_.longest(now))
-    services_.stats.longest_wait[static_cast<std::size_t>(direction_)].observe(seconds(*longest));
+    services_.stats.longest_wait[direction_].observe(seconds(*longest));
 }
 
 void SessionReport::frames_refused(const SocketAddress& peer, const char* detail) {
-  services_.stats.refused_of(RefusedFor::kHandshake).add();
+  services_.stats.refused[RefusedFor::kHandshake].add();
   services_.lines.write(LogLevel::kWarn, "relay.session", "frames_refused", services_.network.now(),
                         [&](LogEvent& line) {
                           line.field("conn", id())

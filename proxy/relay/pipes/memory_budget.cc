@@ -31,7 +31,7 @@ bool MemoryBudget::take(MemoryUse use, std::size_t bytes, std::size_t keep_bytes
   if (bytes > left || keep_bytes > left_bytes() - bytes) return false;
   used_ += bytes;
   used_by_[static_cast<std::size_t>(use)] += bytes;
-  stats_.memory_used_of(use).add(bytes);
+  stats_.memory_used[use].add(bytes);
   return true;
 }
 
@@ -39,7 +39,7 @@ void MemoryBudget::give_back(MemoryUse use, std::size_t bytes) {
   SMC_ASSERT(bytes <= used_bytes(use), bytes, used_bytes(use));
   used_ -= bytes;
   used_by_[static_cast<std::size_t>(use)] -= bytes;
-  stats_.memory_used_of(use).sub(bytes);
+  stats_.memory_used[use].sub(bytes);
 }
 
 MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {

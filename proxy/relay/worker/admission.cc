@@ -21,7 +21,7 @@ void Admission::note_refusal(const event::Stream& accepted, Refusal why) {
       {"memory", "raise memory.limit"},
       {"descriptors", "raise the descriptor limit (nofile), or lower limits.connections"},
   }};
-  stats_.refused_of(RefusedFor::kLimit).add();
+  stats_.refused[RefusedFor::kLimit].add();
   if (why == Refusal::kMemory) stats_.refused_memory.add();
   if (why == Refusal::kDescriptors) stats_.refused_descriptors.add();
   const auto index = static_cast<std::size_t>(why);

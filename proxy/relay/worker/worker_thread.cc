@@ -158,7 +158,7 @@ void WorkerThread::accepted(const config::Listener& listener,
                            Arrival::kRedirected);
   }
   // Dialling the own listener would never end.
-  stats_->refused_of(RefusedFor::kRedirect).add();
+  stats_->refused[RefusedFor::kRedirect].add();
   stream->reset_on_close();
   lines_.write(LogLevel::kWarn, "relay.worker", "refused", network_.now(), [&](LogEvent& line) {
     line.field("reason", "redirect_missing")

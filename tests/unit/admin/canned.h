@@ -118,17 +118,16 @@ class CannedProxy {
  public:
   CannedProxy() {
     for (auto& worker : stats) {
-      TrafficStats& smcr = worker->traffic_of(Direction::kOutbound, Transport::kSmcr);
+      TrafficStats& smcr = worker->traffic[Direction::kOutbound][Transport::kSmcr];
       smcr.connections_total.add(5);
       smcr.connections_active.add(1);
       smcr.tx_bytes.add(1000);
-      worker->fallback_of(Direction::kInbound, Side::kPeer, FallbackReason::kNoRdmaDevice).add(3);
-      worker->fallback_of(Direction::kOutbound, Side::kLocal, FallbackReason::kPeerNotInjected)
-          .add(2);
+      worker->fallback[Direction::kInbound][Side::kPeer][FallbackReason::kNoRdmaDevice].add(3);
+      worker->fallback[Direction::kOutbound][Side::kLocal][FallbackReason::kPeerNotInjected].add(2);
       worker->handshake_smcr.observe(0.0003);
       worker->handshake_smcr.observe(100.0);
-      worker->first_answer[0].observe(0.0008);
-      worker->longest_wait[0].observe(0.02);
+      worker->first_answer[Direction::kOutbound].observe(0.0008);
+      worker->longest_wait[Direction::kOutbound].observe(0.02);
       worker->link_groups_single.add(1);
       worker->links_active.add(1);
       worker->pinned_bytes.set(1 << 20);

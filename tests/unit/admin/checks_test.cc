@@ -43,8 +43,8 @@ TEST_F(StandingChecks, HealthyProxyHasNothingToReport) {
 
 TEST_F(StandingChecks, FallbacksThatAlertsCountNameTheMostFrequentReason) {
   auto& stats = *proxy_.stats[0];
-  stats.fallback_of(Direction::kInbound, Side::kPeer, FallbackReason::kVlan).add(1);
-  stats.fallback_of(Direction::kInbound, Side::kLocal, FallbackReason::kNoRoute).add(2);
+  stats.fallback[Direction::kInbound][Side::kPeer][FallbackReason::kVlan].add(1);
+  stats.fallback[Direction::kInbound][Side::kLocal][FallbackReason::kNoRoute].add(2);
   const Fact fact = check("fallbacks");
   EXPECT_EQ(fact.status, FactStatus::kWarn);
   EXPECT_NE(fact.text.find("3 of 10 connections"), std::string::npos) << fact.text;
@@ -60,7 +60,7 @@ TEST_F(StandingChecks, FallbacksThatNoAlertCountsAreNoFault) {
 
 TEST_F(StandingChecks, WithoutAnRnicThatWasMeantEveryConnectionCounts) {
   auto& stats = *proxy_.stats[0];
-  stats.fallback_of(Direction::kOutbound, Side::kLocal, FallbackReason::kRnicNotGiven).add(7);
+  stats.fallback[Direction::kOutbound][Side::kLocal][FallbackReason::kRnicNotGiven].add(7);
   DeviceRow row;
   row.name = "rnic";
   row.kind = "verbs";
@@ -74,7 +74,7 @@ TEST_F(StandingChecks, WithoutAnRnicThatWasMeantEveryConnectionCounts) {
   EXPECT_EQ(check("devices").status, FactStatus::kWarn);
   for (auto& worker : proxy_.stats)
     for (Direction direction : {Direction::kOutbound, Direction::kInbound})
-      worker->traffic_of(direction, Transport::kSmcr).connections_total.set(0);
+      worker->traffic[direction][Transport::kSmcr].connections_total.set(0);
   EXPECT_EQ(check("fallbacks").status, FactStatus::kWarn);
   EXPECT_NE(check("fallbacks").text.find("rnic_not_given (7)"), std::string::npos);
   EXPECT_NE(check("fallbacks").text.find("none is SMC-R"), std::string::npos);
@@ -88,9 +88,8 @@ TEST_F(StandingChecks, LinksThatFailOftenAreAWarning) {
 }
 
 TEST_F(StandingChecks, ConnectionsWithoutMemoryAreAWarning) {
-  proxy_.stats[0]
-      ->fallback_of(Direction::kInbound, Side::kLocal, FallbackReason::kMemlockLimit)
-      .add(2);
+  proxy_.stats[0]->fallback[Direction::kInbound][Side::kLocal][FallbackReason::kMemlockLimit].add(
+      2);
   EXPECT_EQ(check("memory").status, FactStatus::kWarn);
   EXPECT_NE(check("memory").text.find("2 connections are TCP"), std::string::npos);
 }
@@ -215,8 +214,8 @@ TEST_F(StandingChecks, MemoryNearItsLimitIsAWarning) {
 }
 
 TEST_F(StandingChecks, LimitsThatWereReachedAreAWarning) {
-  proxy_.stats[0]->refused_of(RefusedFor::kLimit).add(4);
-  proxy_.stats[0]->refused_of(RefusedFor::kDenied).add(9);
+  proxy_.stats[0]->refused[RefusedFor::kLimit].add(4);
+  proxy_.stats[0]->refused[RefusedFor::kDenied].add(9);
   proxy_.stats[1]->accept_errors.add(2);
   EXPECT_EQ(check("limits").status, FactStatus::kWarn);
   EXPECT_NE(check("limits").text.find("4 connections refused at a limit, 2 failures"),
@@ -230,7 +229,7 @@ TEST_F(StandingChecks, TheRedirectIsJudgedByItsConnections) {
     return std::nullopt;
   };
   EXPECT_EQ(redirect(), std::nullopt);
-  proxy_.stats[0]->refused_of(RefusedFor::kRedirect).add();
+  proxy_.stats[0]->refused[RefusedFor::kRedirect].add();
   EXPECT_EQ(redirect(), FactStatus::kFail);
   proxy_.stats[1]->redirected.add();
   EXPECT_EQ(redirect(), FactStatus::kWarn);

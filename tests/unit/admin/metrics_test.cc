@@ -51,7 +51,7 @@ class Metrics : public testing::Test {
 
 TEST_F(Metrics, CountersAreExactSums) {
   constexpr std::uint64_t kLarge = (std::uint64_t{1} << 53) - 1;
-  proxy_.stats[0]->traffic_of(Direction::kInbound, Transport::kTcp).rx_bytes.add(kLarge);
+  proxy_.stats[0]->traffic[Direction::kInbound][Transport::kTcp].rx_bytes.add(kLarge);
   const auto found = series();
   EXPECT_EQ(found.at("fairlead_connections_total{direction=\"outbound\",transport=\"smcr\"}"),
             "10");
@@ -117,7 +117,7 @@ TEST_F(Metrics, LinksAreCountedByDeviceAndState) {
 }
 
 TEST_F(Metrics, RefusalsForAMissingRedirectAreCounted) {
-  proxy_.stats[0]->refused_of(RefusedFor::kRedirect).add();
+  proxy_.stats[0]->refused[RefusedFor::kRedirect].add();
   EXPECT_EQ(series().at("fairlead_connections_refused_total{reason=\"redirect\"}"), "1");
 }
 

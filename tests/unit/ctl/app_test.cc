@@ -66,7 +66,7 @@ TEST_F(Fairleadctl, SilentWorkerIsAWarning) {
 }
 
 TEST_F(Fairleadctl, DoctorReturnsTheWorstFinding) {
-  proxy_.stats[0]->fallback_of(Direction::kInbound, Side::kLocal, FallbackReason::kNoRoute).add();
+  proxy_.stats[0]->fallback[Direction::kInbound][Side::kLocal][FallbackReason::kNoRoute].add();
   const Outcome warned = ask({"doctor", "--shm-directory", "/"});
   EXPECT_EQ(warned.exit_code, 1) << warned.out;
   EXPECT_NE(warned.out.find("ok    option_program  attached\n"), std::string::npos) << warned.out;

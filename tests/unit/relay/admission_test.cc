@@ -147,7 +147,7 @@ TEST_F(AdmissionTest, RefusalsAreCountedByWhatIsWanting) {
   admission.note_refusal(stream, Refusal::kMemory);
   admission.note_refusal(stream, Refusal::kDescriptors);
   admission.note_refusal(stream, Refusal::kDescriptors);
-  EXPECT_EQ(stats.refused_of(RefusedFor::kLimit).get(), 4U);
+  EXPECT_EQ(stats.refused[RefusedFor::kLimit].get(), 4U);
   EXPECT_EQ(stats.refused_memory.get(), 1U);
   EXPECT_EQ(stats.refused_descriptors.get(), 2U);
 }
@@ -182,7 +182,7 @@ TEST_F(AdmissionTest, OneRefusalInSoManyIsLogged) {
   EXPECT_EQ(lines_written.size(), 1U);
   admission.note_refusal(stream, Refusal::kConnections);
   EXPECT_EQ(lines_written.size(), 2U);
-  EXPECT_EQ(stats.refused_of(RefusedFor::kLimit).get(), kRefusalsPerLine + 1);
+  EXPECT_EQ(stats.refused[RefusedFor::kLimit].get(), kRefusalsPerLine + 1);
 }
 
 // At one moment: a flood of refusals writes no flood of lines.

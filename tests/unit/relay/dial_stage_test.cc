@@ -438,7 +438,7 @@ TEST_F(InboundDialTest, AnApplicationThatConnectsAtOnceNeedsNoEvent) {
 TEST_F(InboundDialTest, CountsWhetherTheApplicationSeesTheClient) {
   network.requested = Announced::kNothing;
   dial_in();
-  EXPECT_EQ(stats.client_address_of(ClientAddress::kShown).get(), 1U);
+  EXPECT_EQ(stats.client_address[ClientAddress::kShown].get(), 1U);
 }
 
 TEST_F(InboundDialTest, KeepsWhatAHandshakeHasDecided) {
@@ -576,7 +576,7 @@ TEST_P(FailedDialTest, EndsTheSession) {
   }
   EXPECT_EQ(end_why(), GetParam().why);
   EXPECT_EQ(stats.refused_descriptors.get(), GetParam().refused_descriptors);
-  EXPECT_EQ(stats.refused_of(RefusedFor::kLimit).get(), GetParam().refused_descriptors);
+  EXPECT_EQ(stats.refused[RefusedFor::kLimit].get(), GetParam().refused_descriptors);
 }
 
 constexpr const char* kUnreachable = "the destination cannot be reached";

@@ -82,9 +82,7 @@ class FramesStageTest : public StageTest {
     EXPECT_EQ(take_written<wire::Decline>(*net).reason, fallback_info(reason).wire_code);
     EXPECT_EQ(this->reason(), reason);
   }
-  TrafficStats& traffic(Direction direction) {
-    return stats.traffic_of(direction, Transport::kShort);
-  }
+  TrafficStats& traffic(Direction direction) { return stats.traffic[direction][Transport::kShort]; }
 
   Placed rnic = add_device();
 };

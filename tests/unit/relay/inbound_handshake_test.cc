@@ -111,7 +111,7 @@ class InboundHandshakeTest : public HandshakeTest {
     follow();
   }
   void expect_refused(unsigned count = 1) {
-    EXPECT_EQ(stats.refused_of(RefusedFor::kHandshake).get(), count);
+    EXPECT_EQ(stats.refused[RefusedFor::kHandshake].get(), count);
   }
 };
 

@@ -19,10 +19,10 @@ TEST_F(Budget, CountsByUseAndTellsTheStatistics) {
   ASSERT_TRUE(budget_.take(MemoryUse::kRings, kMiB));
   ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 2 * kMiB));
   EXPECT_EQ(budget_.left_bytes(), 29 * kMiB);
-  EXPECT_EQ(stats_.memory_used_of(MemoryUse::kConnections).get(), 2 * kMiB);
+  EXPECT_EQ(stats_.memory_used[MemoryUse::kConnections].get(), 2 * kMiB);
   EXPECT_EQ(stats_.memory_limit_bytes.get(), 32 * kMiB);
   budget_.give_back(MemoryUse::kRings, kMiB);
-  EXPECT_EQ(stats_.memory_used_of(MemoryUse::kRings).get(), 0u);
+  EXPECT_EQ(stats_.memory_used[MemoryUse::kRings].get(), 0u);
 }
 
 TEST_F(Budget, RingsOfBothKindsLeaveAQuarterAlone) {

@@ -67,8 +67,8 @@ TEST_F(SessionReportTest, AFallbackOfThePeerIsCountedAsThePeers) {
   UseTcp why = because(R::kPeerNoSmc);
   why.cause.side = Side::kPeer;
   (void)line_of(why);
-  EXPECT_EQ(stats.fallback_of(Direction::kOutbound, Side::kPeer, R::kPeerNoSmc).get(), 1U);
-  EXPECT_EQ(stats.fallback_of(Direction::kOutbound, Side::kLocal, R::kPeerNoSmc).get(), 0U);
+  EXPECT_EQ(stats.fallback[Direction::kOutbound][Side::kPeer][R::kPeerNoSmc].get(), 1U);
+  EXPECT_EQ(stats.fallback[Direction::kOutbound][Side::kLocal][R::kPeerNoSmc].get(), 0U);
 }
 
 TEST_F(SessionReportTest, TheFirstAnswerAndTheLongestWaitAreObserved) {
@@ -91,15 +91,15 @@ TEST_F(SessionReportTest, TheFirstAnswerAndTheLongestWaitAreObserved) {
   session->report.count(Transport::kSmcr, 20, 5, begin + milliseconds(3));
   session->report.count(Transport::kSmcr, 20, 6, begin + milliseconds(210));
   session->report.ended(begin + milliseconds(300));
-  EXPECT_EQ(observed(stats.first_answer[0], bucket_of(0.002)), 1U);
-  EXPECT_EQ(observed(stats.longest_wait[0], bucket_of(0.207)), 1U);
+  EXPECT_EQ(observed(stats.first_answer[Direction::kOutbound], bucket_of(0.002)), 1U);
+  EXPECT_EQ(observed(stats.longest_wait[Direction::kOutbound], bucket_of(0.207)), 1U);
 }
 
 TEST_F(SessionReportTest, BytesAreCountedOnceAcrossTransports) {
   session->report.count(Transport::kShort, 10, 20, network.now());
   session->report.count(Transport::kTcp, 15, 20, network.now());
   const auto tx = [&](Transport transport) {
-    return stats.traffic_of(Direction::kOutbound, transport).tx_bytes.get();
+    return stats.traffic[Direction::kOutbound][transport].tx_bytes.get();
   };
   EXPECT_EQ(tx(Transport::kShort), 10U);
   EXPECT_EQ(tx(Transport::kTcp), 5U);
@@ -107,7 +107,7 @@ TEST_F(SessionReportTest, BytesAreCountedOnceAcrossTransports) {
 }
 
 TEST_F(SessionReportTest, AShortConnectionIsCountedWhenItEnds) {
-  const auto& traffic = stats.traffic_of(Direction::kOutbound, Transport::kShort);
+  const auto& traffic = stats.traffic[Direction::kOutbound][Transport::kShort];
   session->report.carried(Transport::kShort);
   EXPECT_EQ(traffic.connections_total.get(), 0U);
   EXPECT_EQ(traffic.connections_active.get(), 1);

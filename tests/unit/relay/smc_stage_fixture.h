@@ -110,7 +110,7 @@ class SmcStageTest : public HandshakeTest {
     EXPECT_TRUE(net_reset);
     EXPECT_EQ(stats.connections_reset.get(), 1U);
   }
-  TrafficStats& traffic() { return stats.traffic_of(Direction::kOutbound, Transport::kSmcr); }
+  TrafficStats& traffic() { return stats.traffic[Direction::kOutbound][Transport::kSmcr]; }
 
   std::vector<std::byte>* element = nullptr;  // of the peer
   wire::CdcMessage message;                   // of the peer, the last

@@ -19,9 +19,7 @@ class TcpStageTest : public StageTest {
     session->report.carried(Transport::kTcp);
     begin<TcpStage>(from);
   }
-  TrafficStats& traffic(Direction direction) {
-    return stats.traffic_of(direction, Transport::kTcp);
-  }
+  TrafficStats& traffic(Direction direction) { return stats.traffic[direction][Transport::kTcp]; }
 };
 
 std::vector<std::byte> bytes_of(const std::string& text) {
