@@ -232,7 +232,7 @@ std::uint64_t Cluster::count_smc() const {
   std::uint64_t count = 0;
   for (const auto& proxy : proxies_)
     for (const auto& direction : proxy->stats().traffic)
-      count += direction[static_cast<std::size_t>(Transport::kSmcr)].connections_total.get();
+      count += direction[Transport::kSmcr].connections_total.get();
   return count;
 }
 
@@ -257,9 +257,7 @@ Outcome Cluster::run() {
     outcome.moved += stats.connections_moved.get();
     outcome.refused += stats.refused_memory.get();
     for (const auto& direction : stats.fallback)
-      outcome.tcp_for_memory += direction[static_cast<std::size_t>(Side::kLocal)]
-                                         [static_cast<std::size_t>(FallbackReason::kMemory)]
-                                             .get();
+      outcome.tcp_for_memory += direction[Side::kLocal][FallbackReason::kMemory].get();
   }
   outcome.links_most = turn_checks_.links_most();
   outcome.continuations = message_checks_.continuations();

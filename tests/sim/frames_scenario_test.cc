@@ -21,7 +21,7 @@ class Frames : public Scenario {
     std::uint64_t count = 0;
     for (Pod pod = 1; pod <= 2; ++pod)
       for (const auto& direction : cluster.proxy(pod).stats().traffic)
-        count += direction[static_cast<std::size_t>(Transport::kShort)].connections_total.get();
+        count += direction[Transport::kShort].connections_total.get();
     return count;
   }
 };
