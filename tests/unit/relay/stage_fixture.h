@@ -207,7 +207,7 @@ class StageTest : public testing::Test {
         host.call(Ready{});
         more = true;
       }
-      more = more || groups.events_pending();
+      more = more || groups.events_pending() || is_due(timers.next_deadline(), network.now());
       groups.handle_events();
       groups.flush(network.now());
       devices.ring_doorbells();
