@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The chart under the real helm: lint, rendering in every mode, refusal by schema, agreement with the code."""
+import difflib
 import json
 import re
 import shutil
@@ -30,6 +31,29 @@ def render(*arguments, **options):
 
 def of_kind(objects, kind):
     return [thing for thing in objects if thing["kind"] == kind]
+
+
+class Dumper(yaml.SafeDumper):
+    """Text of several lines as several lines."""
+
+
+Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(
+    "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None))
+
+
+def dump(objects):
+    return yaml.dump_all(objects, Dumper=Dumper, sort_keys=True, default_flow_style=False, width=120)
+
+
+def difference(before, after):
+    """One object after the other, so that a change of all profiles does not move it."""
+    texts = [{f"{thing['kind']} {thing['metadata']['name']}": dump([thing]).splitlines() for thing in objects} for objects in (before, after)]
+    assert [len(named) for named in texts] == [len(before), len(after)], "two objects of one kind and name"
+    lines = []
+    for name in sorted(texts[0] | texts[1]):
+        was, now = (named.get(name, []) for named in texts)
+        lines += difflib.unified_diff(was, now, name if was else "none", name if now else "none", lineterm="", n=1)
+    return "".join(f"{line}\n" for line in lines)
 
 
 class Chart(unittest.TestCase):
@@ -67,12 +91,15 @@ class Chart(unittest.TestCase):
             self.assertEqual(ports, expected)
 
     def test_profiles_render_as_before(self):
+        """The default profile as a whole, each other profile as its difference from the default one."""
         schema = json.loads((helm.CHART / "values.schema.json").read_text())
-        for profile in schema["properties"]["profile"]["enum"]:
+        profiles = {profile: render("--set", f"profile={profile}") for profile in schema["properties"]["profile"]["enum"]}
+        default = profiles.pop("default")
+        with self.subTest("default"):
+            golden.check(self, "chart.yaml", dump(default))
+        for profile, objects in profiles.items():
             with self.subTest(profile):
-                objects = render("--set", f"profile={profile}")
-                text = yaml.safe_dump_all(objects, sort_keys=True, default_flow_style=False, width=120)
-                golden.check(self, f"chart_{profile}.yaml", text)
+                golden.check(self, f"chart_{profile}.diff", difference(default, objects))
 
     def test_a_pod_whose_sidecar_is_behind_others_comes_back_to_the_injection(self):
         """And is refused where it does not, or warned about where nothing injects."""
