@@ -114,15 +114,6 @@ TEST_F(ShmHostile, HeadOfTheControlRingBeyondWhatWasSent) {
   EXPECT_TRUE(victim_->has_fatal(*facing_));
 }
 
-TEST_F(ShmHostile, QueuePairReadyTwice) {
-  face_fake();
-  fake_->say({.kind = Kind::kQueuePairReady,
-              .source = kFakeQp,
-              .destination = facing_->number(),
-              .domain = kFakeDomain});
-  expect_given_up();
-}
-
 TEST_F(ShmHostile, SleepingWordThatNeverRestsDoesNotBlockTheRinger) {
   face_fake();
   for (unsigned i = 0; i < 10000; ++i) {
@@ -379,18 +370,6 @@ TEST_F(ShmHostile, MemoryThatIsNeverAnnounced) {
   expect_unmoved();
 }
 
-TEST_F(ShmHostile, PeerThatNeverTakesControlMessagesIsGivenUpInTheEnd) {
-  face_fake();
-  // Each of these is answered with a refusal. Two more may wait, for the queue pair that it has.
-  const auto answers_max =
-      static_cast<std::uint32_t>(kControlSlots - fake_->control_in().tail + kAnswersWaitingMax + 2);
-  const auto ask = [&](std::uint32_t i) { fake_->put(QpNumber(0xffffff), QpNumber(1000 + i), 44); };
-  for (std::uint32_t i = 0; i < answers_max; ++i) ask(i);
-  expect_unmoved();
-  ask(answers_max);
-  expect_given_up();
-}
-
 // One queued refusal represents all equal ones.
 TEST_F(ShmHostile, TheSameRefusalWaitsOnce) {
   face_fake();
@@ -421,18 +400,6 @@ TEST_F(ShmHostile, IdleChannelThatTakesNoAnswersIsGivenUp) {
   run();
   EXPECT_TRUE(fake_->becomes_shut_out());
   EXPECT_TRUE(device_->poll_fault());
-}
-
-TEST_F(ShmHostile, HeadOfTheControlRingThatLiesWhileAnswersWait) {
-  face_fake();
-  for (std::uint32_t i = 0; i < kControlSlots + 10; ++i)
-    fake_->put(QpNumber(0xffffff), QpNumber(1000 + i), 44);
-  run();
-  fake_->control_in().head = 1000;
-  fake_->ring_bell();
-  run();
-  EXPECT_TRUE(fake_->becomes_shut_out());
-  EXPECT_TRUE(victim_->has_fatal(*facing_));
 }
 
 // Goal: control messages take a bounded part of each turn, however many channels bring some, and
