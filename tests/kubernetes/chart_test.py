@@ -33,8 +33,17 @@ def of_kind(objects, kind):
     return [thing for thing in objects if thing["kind"] == kind]
 
 
+def fits_a_line(value):
+    return len(str(value)) <= 100 and "\\n" not in str(value)
+
+
 class Dumper(yaml.SafeDumper):
-    """Text of several lines as several lines."""
+    """What fits on a line is on one, and text of several lines is several lines."""
+    def represent_sequence(self, tag, sequence, flow_style=None):
+        return super().represent_sequence(tag, sequence, fits_a_line(sequence))
+
+    def represent_mapping(self, tag, mapping, flow_style=None):
+        return super().represent_mapping(tag, mapping, fits_a_line(mapping))
 
 
 Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(
@@ -42,7 +51,7 @@ Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(
 
 
 def dump(objects):
-    return yaml.dump_all(objects, Dumper=Dumper, sort_keys=True, default_flow_style=False, width=120)
+    return yaml.dump_all(objects, Dumper=Dumper, sort_keys=True, width=120)
 
 
 def difference(before, after):
