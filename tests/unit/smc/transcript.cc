@@ -47,78 +47,85 @@ void record(const LinkGroup& group, const std::string& line) {
   transcript() += '\n';
 }
 
-// The first lines of a long transcript, and a hash over the rest.
-constexpr std::size_t kLinesMax = 120;
-
-std::string shortened(const std::string& text) {
-  std::size_t end = 0;
-  for (std::size_t lines = 0; lines < kLinesMax; ++lines) {
-    end = text.find('\n', end) + 1;
-    if (end == 0 || end == text.size()) return text;
-  }
+// Of a test without a section.
+std::string brief(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : text.substr(end))
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return text.substr(0, end) +
-         fmt::format("and {} lines with hash {:016x}\n",
-                     std::count(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(), '\n'),
-                     hash);
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return fmt::format("{} lines, {:016x}", std::count(text.begin(), text.end(), '\n'), hash);
 }
 
-using Sections = std::map<std::string, std::string>;
+constexpr const char* kPath = FAIRLEAD_SOURCE_DIR "/tests/unit/smc/transcripts.txt";
+constexpr const char* kAccepts = "; FAIRLEAD_UPDATE_GOLDEN=1 accepts the change";
 
-Sections parse(const std::string& text) {
-  Sections sections;
+// Transcripts by the names of their tests.
+struct Golden {
+  std::map<std::string, std::string> whole, brief;
+
+  bool contains(const std::string& name) const {
+    return whole.contains(name) || brief.contains(name);
+  }
+};
+
+Golden parse(const std::string& text) {
+  Golden golden;
   std::istringstream lines(text);
   std::string line;
   std::string* section = nullptr;
   while (std::getline(lines, line)) {
     if (line.starts_with('[')) {
-      section = &sections[line.substr(1, line.size() - 2)];
+      section = &golden.whole[line.substr(1, line.size() - 2)];
     } else if (section != nullptr) {
       *section += line + '\n';
+    } else if (const std::size_t end = line.find(": "); end != std::string::npos) {
+      golden.brief[line.substr(0, end)] = line.substr(end + 2);
     }
   }
-  return sections;
+  return golden;
 }
 
-// Compares the transcript of each test with its section, or writes the sections of the tests that
-// ran.
+std::string print(const Golden& golden) {
+  std::string text;
+  for (const auto& [name, hash] : golden.brief) text += name + ": " + hash + "\n";
+  for (const auto& [name, section] : golden.whole) text += "[" + name + "]\n" + section;
+  return text;
+}
+
+// Compares the transcript of each test, or writes those of the tests that ran.
 class Transcripts final : public testing::EmptyTestEventListener {
-  void OnTestSuiteStart(const testing::TestSuite& suite) override {
-    std::string name = suite.name();
-    for (char& c : name) c = c == '/' ? '_' : c;
-    path_ = FAIRLEAD_SOURCE_DIR "/tests/unit/smc/transcripts/" + name + ".txt";
-    golden_ = parse(golden::read(path_));
-    current_.clear();
-  }
   void OnTestStart(const testing::TestInfo&) override { transcript().clear(); }
   void OnTestEnd(const testing::TestInfo& test) override {
-    const std::string name = test.name();
-    const std::string actual = shortened(transcript());
-    if (!actual.empty()) current_[name] = actual;
-    if (golden::updates()) return;
-    const std::string expected = golden_.contains(name) ? golden_[name] : "";
-    EXPECT_EQ(actual, expected) << path_ << ", section " << name
-                                << "; FAIRLEAD_UPDATE_GOLDEN=1 accepts the change";
+    const std::string name = std::string(test.test_suite_name()) + "." + test.name();
+    const std::string& actual = transcript();
+    if (actual.empty() && !golden_.contains(name)) return;
+    if (golden_.whole.contains(name)) {
+      current_.whole[name] = actual;
+      if (golden::updates()) return;
+      EXPECT_EQ(actual, golden_.whole[name]) << kPath << ", section " << name << kAccepts;
+    } else {
+      current_.brief[name] = brief(actual);
+      if (golden::updates()) return;
+      EXPECT_EQ(current_.brief[name], golden_.brief[name])
+          << kPath << ", hash of " << name << kAccepts << "; the transcript is\n"
+          << actual;
+    }
   }
-  void OnTestSuiteEnd(const testing::TestSuite& suite) override {
-    const bool all = suite.test_to_run_count() == suite.total_test_count();
+  void OnTestIterationEnd(const testing::UnitTest& program, int) override {
+    const bool all = program.test_to_run_count() == program.total_test_count();
     if (golden::updates()) {
-      Sections sections = all ? Sections{} : golden_;
-      for (const auto& [name, text] : current_) sections[name] = text;
-      if (sections.empty()) return;
-      std::string text;
-      for (const auto& [name, section] : sections) text += "[" + name + "]\n" + section;
-      golden::write(path_, text);
+      if (!all) {
+        current_.whole.merge(golden_.whole);
+        current_.brief.merge(golden_.brief);
+      }
+      golden::write(kPath, print(current_));
     } else if (all) {
-      for (const auto& [name, text] : golden_)
-        EXPECT_TRUE(current_.contains(name)) << path_ << ": no test for the section " << name;
+      for (const auto* transcripts : {&golden_.whole, &golden_.brief})
+        for (const auto& [name, text] : *transcripts)
+          EXPECT_TRUE(current_.contains(name)) << kPath << ": no test " << name;
     }
   }
 
-  std::string path_;
-  Sections golden_, current_;
+  Golden golden_ = parse(golden::read(kPath));
+  Golden current_;
 };
 
 [[maybe_unused]] const bool kListens = [] {

@@ -1,5 +1,7 @@
-// Records the output of every link group in a test. The transcript of each test is a section of the
-// golden file transcripts/SUITE.txt: LLC messages byte by byte, actions for the owner, events.
+// Records the output of every link group in a test: LLC messages byte by byte, actions for the
+// owner, events. The golden file transcripts.txt has a section, [SUITE.TEST], for each test whose
+// transcript is kept whole, and a line with a hash for each other one. To keep one more, add its
+// section without text, and write the file.
 #pragma once
 
 #include <optional>
