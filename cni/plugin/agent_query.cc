@@ -16,7 +16,7 @@ namespace fairlead::cni {
 namespace {
 
 FileDescriptor connect_to(const std::string& path) {
-  const auto address = unix_address(path);
+  const auto address = UnixAddress::of_path(path);
   if (!address) return {};
   FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket) return {};
@@ -26,8 +26,7 @@ FileDescriptor connect_to(const std::string& path) {
       ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)
     return {};
   refuse_descriptors(socket.get());
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
-    return {};
+  if (::connect(socket.get(), address->data(), address->size()) != 0) return {};
   // Another user's process is not the node side, whatever it answers.
   if (!is_peer_root_or_ours(socket.get())) return {};
   return socket;

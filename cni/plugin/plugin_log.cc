@@ -7,8 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include "base/linux/handle.h"
-#include "base/linux/unix_address.h"
+#include "base/linux/unix_socket.h"
 #include "base/utc_time.h"
 
 namespace fairlead::cni {
@@ -16,12 +15,12 @@ namespace {
 
 // Drops the line if the node side does not run or is too slow.
 void relay(const std::string& path, std::string_view line) {
-  const auto address = unix_address(path);
+  const auto address = UnixAddress::of_path(path);
   if (!address) return;
-  const FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto socket = make_unix_socket(SOCK_DGRAM);
   if (!socket) return;
-  (void)::sendto(socket.get(), line.data(), line.size(), MSG_NOSIGNAL,
-                 reinterpret_cast<const sockaddr*>(&*address), sizeof *address);
+  (void)::sendto(socket->get(), line.data(), line.size(), MSG_NOSIGNAL, address->data(),
+                 address->size());
 }
 
 }  // namespace

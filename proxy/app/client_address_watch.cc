@@ -1,17 +1,12 @@
 #include "app/client_address_watch.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <utility>
 
 #include "base/client_address_delivery.h"
 #include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
-#include "base/linux/unix_address.h"
 #include "base/linux/wait.h"
 #include "bpf/client_address_probe.h"
 
@@ -22,16 +17,6 @@ constexpr const char* kLogger = "client_address";
 
 // Without a listener: until it is tried again.
 constexpr int kListenRetryMilliseconds = 1000;
-
-Result<FileDescriptor> listen_for_node_side() {
-  const auto address = unix_name(kClientAddressSocket);
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket", errno);
-  if (::bind(fd.get(), address->get(), address->length_bytes) != 0)
-    return system_error("bind to @fairlead-client-address", errno);
-  if (::listen(fd.get(), 1) != 0) return system_error("listen", errno);
-  return fd;
-}
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
@@ -59,7 +44,7 @@ void ClientAddressWatch::run() {
   for (;;) {
     if (!listener_) listen();
     std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
-                                     pollfd{listener_.get(), POLLIN, 0},
+                                     pollfd{listener_.descriptor(), POLLIN, 0},
                                      pollfd{node_.get(), POLLIN, 0}};
     const int wait = listener_ ? interval : std::min(interval, kListenRetryMilliseconds);
     const int ready = wait_for_events(waiting, wait);
@@ -72,10 +57,11 @@ void ClientAddressWatch::run() {
 }
 
 void ClientAddressWatch::listen() {
-  auto opened = listen_for_node_side();
+  auto opened = UnixListener::open(UnixAddress::parse(kClientAddressSocket).value(),
+                                   {.what = "bind to @fairlead-client-address"});
   if (opened) {
-    listener_ = ForeignDescriptor(std::move(*opened), closer_);
-    return;
+    listener_ = std::move(*opened);
+    return listener_.close_with(closer_);
   }
   const std::string trouble = to_string(opened.error());
   if (trouble != trouble_)
@@ -86,15 +72,12 @@ void ClientAddressWatch::listen() {
 
 // The latest one counts: the node side was replaced.
 void ClientAddressWatch::accept() {
-  if (closer_.full()) return listener_.reset();
-  FileDescriptor accepted(
-      ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  const int error = errno;
-  ForeignDescriptor connection(std::move(accepted), closer_);
+  if (closer_.full()) return listener_.close();
+  auto connection = listener_.accept();
   // No descriptor is free. The listener would stay readable; the node side tries again.
-  if (!connection && error != EAGAIN && error != EINTR && error != ECONNABORTED) listener_.reset();
+  if (!connection && connection.error().code != Errc::kWouldBlock) listener_.close();
   // Only root gives descriptors: what another process passes could be anything.
-  if (connection && is_peer_of_user(connection.get(), 0)) node_ = std::move(connection);
+  if (connection && is_peer_of_user(connection->get(), 0)) node_ = std::move(*connection);
 }
 
 void ClientAddressWatch::take_record() {

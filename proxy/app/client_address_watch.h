@@ -12,7 +12,7 @@
 
 #include "base/linux/descriptor_closer.h"
 #include "base/linux/event_descriptor.h"
-#include "base/linux/handle.h"
+#include "base/linux/unix_listener.h"
 #include "base/paced_lines.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -49,7 +49,7 @@ class ClientAddressWatch {
   Changed changed_;
   EventDescriptor stop_event_;
   DescriptorCloser closer_;  // of what strangers in the pod may have sent, too
-  ForeignDescriptor listener_;
+  UnixListener listener_;
   ForeignDescriptor node_;  // the node side, that has delivered or will
   std::vector<ForeignDescriptor> maps_;
   std::optional<bpf::ClientAddressMap> map_;  // the last of them

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/linux/descriptor_closer.h"
-#include "base/linux/unix_address.h"
+#include "base/linux/unix_socket.h"
 #include "base/linux/wait.h"
 #include "base/time.h"
 #include "ctl/commands.h"
@@ -37,13 +37,9 @@ int milliseconds_until(TimePoint deadline) {
 }
 
 Result<FileDescriptor> connect_to_proxy(const std::string& name) {
-  const auto address = unix_name(name);
+  const auto address = UnixAddress::parse(name);
   if (!address) return Error{Errc::kMalformed, "the name of the socket is too long"};
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket", errno);
-  if (::connect(fd.get(), address->get(), address->length_bytes) != 0)
-    return system_error("connect to the proxy's keeper socket", errno);
-  return fd;
+  return connect_unix_socket(*address, SOCK_SEQPACKET, "connect to the proxy's keeper socket");
 }
 
 class HandOverCommand {

@@ -1,7 +1,6 @@
 #include "parking/proxy_keeper.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,34 +40,23 @@ Result<void> unless_refused(const Result<Refusal>& answer) {
 }  // namespace
 
 Result<std::unique_ptr<ProxyKeeper>> ProxyKeeper::listen(const std::string& name) {
-  const auto address = unix_name(name);
+  const auto address = UnixAddress::parse(name);
   if (!address) return Error{Errc::kMalformed, "hand_over.socket: longer than a socket's name"};
   EventDescriptor stop = SMC_TRY(EventDescriptor::create());
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket", errno);
-  if (name.front() != '@') {
-    remove_stale_socket(name, SOCK_SEQPACKET);
-    // The file has the mode of the socket.
-    if (::fchmod(fd.get(), 0600) != 0) return system_error("fchmod of hand_over.socket", errno);
-  }
-  if (::bind(fd.get(), address->get(), address->length_bytes) != 0)
-    return system_error("bind to hand_over.socket", errno);
-  if (::listen(fd.get(), 1) != 0) return system_error("listen", errno);
-  return std::unique_ptr<ProxyKeeper>(new ProxyKeeper(std::move(fd), std::move(stop)));
+  if (!address->is_abstract()) remove_stale_socket(name, SOCK_SEQPACKET);
+  UnixListener listener =
+      SMC_TRY(UnixListener::open(*address, {.mode = 0600, .what = "bind to hand_over.socket"}));
+  return std::unique_ptr<ProxyKeeper>(new ProxyKeeper(std::move(listener), std::move(stop)));
 }
 
 ProxyKeeper::~ProxyKeeper() { stop(); }
 
 void ProxyKeeper::accept() {
-  FileDescriptor connection(
-      ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  const bool gone = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
-  // No descriptor is free. The listener stays readable, and nothing tells when there is one.
-  if (!connection && !gone) accepts_again_ = now() + kAcceptPause;
-  if (!connection || !is_peer_root_or_ours(connection.get())) return;
+  auto connection = listener_.accept();
+  if (!connection || !is_peer_root_or_ours(connection->get())) return;
   // The latest one counts: the keeper was replaced.
   forget_keeper();
-  keeper_ = std::move(connection);
+  keeper_ = connection->release();
   keep_few_in_flight(keeper_.get());
 }
 
@@ -109,11 +97,10 @@ Result<ProxyKeeper::Received> ProxyKeeper::read_until(TimePoint deadline) {
 Result<std::optional<KeeperRecord>> ProxyKeeper::await_hello(TimePoint deadline) {
   for (;;) {
     while (!keeper_) {
-      pollfd waiting{listener_.get(), POLLIN, 0};
-      const int wait = milliseconds_until(deadline);
-      if (wait == 0) return std::optional<KeeperRecord>();
-      (void)wait_for_events({}, std::min(wait, milliseconds_until(accepts_again_)));
-      if (wait_for_events({&waiting, 1}, wait) > 0) accept();
+      const TimePoint until = earliest(listener_.deaf_until(), deadline).value();
+      pollfd waiting{listener_.deaf_until() ? -1 : listener_.descriptor(), POLLIN, 0};
+      if (milliseconds_until(deadline) == 0) return std::optional<KeeperRecord>();
+      if (wait_for_events({&waiting, 1}, milliseconds_until(until)) > 0) accept();
     }
     auto hello = read_until(now() + kRecordWait);
     if (hello && hello->record.kind == Kind::kHello) return std::optional(hello->record);
@@ -156,11 +143,11 @@ void ProxyKeeper::stop() {
 
 void ProxyKeeper::run() {
   for (;;) {
-    const int pause = milliseconds_until(accepts_again_);
+    const Deadline deaf = listener_.deaf_until();
     std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
-                                     pollfd{pause == 0 ? listener_.get() : -1, POLLIN, 0},
+                                     pollfd{deaf ? -1 : listener_.descriptor(), POLLIN, 0},
                                      pollfd{keeper_.get(), POLLIN, 0}};
-    const int ready = wait_for_events(waiting, pause == 0 ? -1 : pause);
+    const int ready = wait_for_events(waiting, deaf ? milliseconds_until(*deaf) : -1);
     if (waiting[0].revents != 0 || (ready < 0 && stop_event_.take())) return;
     if (waiting[2].revents != 0) {
       const auto received = read();
@@ -226,7 +213,7 @@ Result<void> ProxyKeeper::offer(std::uint32_t descriptors, TimePoint deadline) {
 Result<void> ProxyKeeper::park(const Parcel& parcel, TimePoint deadline) {
   if (!keeper_) return Error{Errc::kPeerGone, "no keeper"};
   // From here on a keeper that comes looks for the next proxy.
-  listener_.reset();
+  listener_.close();
   const Result<void> given = unless_refused(give(parcel, deadline));
   return given || end_doubt() ? Result<void>() : given;
 }
@@ -267,7 +254,7 @@ Result<Refusal> ProxyKeeper::send_parcel(const Parcel& parcel, TimePoint deadlin
 
 void ProxyKeeper::leave() {
   forget_keeper();
-  listener_.reset();
+  listener_.close();
 }
 
 }  // namespace fairlead::parking

@@ -15,6 +15,7 @@
 #include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/linux/record_socket.h"
+#include "base/linux/unix_listener.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "parking/keeper_record.h"
@@ -25,8 +26,6 @@ namespace fairlead::parking {
 // What a proxy takes back at most.
 inline constexpr ParcelLimits kTakenBackMax = {.descriptors = 1'000'000,
                                                .bytes = std::uint64_t{256} * 1024 * 1024};
-// After a connection that could not be accepted.
-inline constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 // How long the kernel and the keeper may take for one record.
 inline constexpr Duration kRecordWait = std::chrono::seconds(2);
 // How long a keeper may take to answer an offer. The connections go on meanwhile.
@@ -63,7 +62,7 @@ class ProxyKeeper {
   void leave();
 
  private:
-  explicit ProxyKeeper(FileDescriptor listener, EventDescriptor stop_event)
+  explicit ProxyKeeper(UnixListener listener, EventDescriptor stop_event)
       : listener_(std::move(listener)), stop_event_(std::move(stop_event)) {}
   void run();
   void accept();
@@ -89,12 +88,11 @@ class ProxyKeeper {
   Result<Received> read();
   Result<Received> read_until(TimePoint deadline);
 
-  FileDescriptor listener_;
+  UnixListener listener_;
   EventDescriptor stop_event_;
   DescriptorCloser closer_;
   FileDescriptor keeper_;
   std::optional<ParcelLimits> limits_;  // of this keeper, once it has said them
-  TimePoint accepts_again_{};
   std::function<void()> park_wanted_;
   KeeperRecord hello_;  // of this keeper
   std::thread thread_;

@@ -93,10 +93,10 @@ class BrokerThread {
   void look() {
     for (unsigned index = 0; index < 16; ++index) {
       if (devices_.contains(index)) continue;
-      const auto address = unix_name(name_ + "-" + std::to_string(index));
+      const auto address = UnixAddress::parse(name_ + "-" + std::to_string(index));
       FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       (void)::shutdown(fd.get(), SHUT_RD);
-      if (::connect(fd.get(), address->get(), address->length_bytes) != 0) continue;
+      if (::connect(fd.get(), address->data(), address->size()) != 0) continue;
       Member member;
       member.socket = std::move(fd);
       auto memory = broker::make_memory("requests", broker::kRequestRingBytes);

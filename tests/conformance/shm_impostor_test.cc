@@ -33,9 +33,9 @@ constexpr PeerId kStranger{{9, 9, 9, 9, 9, 9, 9, 9}};
 class Impostor {
  public:
   explicit Impostor(const std::string& name) {
-    const auto address = unix_name(name + "-0");
+    const auto address = UnixAddress::parse(name + "-0");
     socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    EXPECT_EQ(::connect(socket.get(), address->get(), address->length_bytes), 0);
+    EXPECT_EQ(::connect(socket.get(), address->data(), address->size()), 0);
   }
   void register_device(FabricId fabric) {
     give_ring();

@@ -4,7 +4,6 @@
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 
 #include "base/kubernetes_names.h"
 #include "base/linux/handle.h"
-#include "base/linux/unix_address.h"
+#include "base/linux/unix_socket.h"
 #include "base/linux/wait.h"
 #include "base/log.h"
 #include "cni/node/agent/agent_metrics.h"
@@ -51,15 +50,14 @@ tl::unexpected<PluginError> failed(const std::string& what, int error_number) {
 }
 
 Outcome<FileDescriptor> open_log_socket(const std::string& path) {
-  const auto address = unix_address(path);
+  const auto address = UnixAddress::of_path(path);
   if (!address) return failed(path, ENAMETOOLONG);
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return failed(path, errno);
+  auto socket = make_unix_socket(SOCK_DGRAM);
+  if (!socket) return failed(path, socket.error().system);
   (void)::unlink(path.c_str());  // of the agent before
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
-      ::chmod(path.c_str(), 0600) != 0)
-    return failed(path, errno);
-  return socket;
+  const auto bound = bind_unix_socket(socket->get(), *address, 0600);
+  if (!bound) return failed(path, bound.error().system);
+  return std::move(*socket);
 }
 
 Outcome<FileDescriptor> watch(const Places& places) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/linux/peer_credentials.h"
-#include "base/linux/unix_address.h"
+#include "base/linux/unix_socket.h"
 #include "base/log.h"
 
 namespace fairlead::cni::node::nri {
@@ -20,13 +20,9 @@ constexpr const char* kLogger = "nri";
 constexpr std::size_t kReadBytes = 64 << 10;
 
 Result<FileDescriptor> connect_to(const std::string& path) {
-  const auto address = unix_address(path);
+  const auto address = UnixAddress::of_path(path);
   if (!address) return Error{Errc::kUnsupported, "path of the NRI socket"};
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return system_error("socket", errno);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
-    return system_error("connect to the NRI socket", errno);
-  return socket;
+  return connect_unix_socket(*address, SOCK_STREAM, "connect to the NRI socket");
 }
 
 // 0 if it is in a PID namespace that is not visible to this process.

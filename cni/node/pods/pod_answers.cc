@@ -2,8 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,7 +9,6 @@
 #include <utility>
 
 #include "base/kubernetes_names.h"
-#include "base/linux/unix_address.h"
 #include "base/linux/wait.h"
 #include "base/result.h"
 #include "cni/node/pods/node_pods.h"
@@ -26,19 +23,16 @@ constexpr std::size_t kQuestionBytesMax = 4096;
 constexpr int kAcceptPauseMilliseconds = 100;
 constexpr std::string_view kHybrid = "/unified";
 
-Outcome<FileDescriptor> listen_at(const std::string& path) {
+Outcome<UnixListener> listen_at(const std::string& path) {
   const auto failed = [&path](int error) {
     return fail(Code::kState, to_string(fairlead::system_error(path.c_str(), error)));
   };
-  const auto address = unix_address(path);
+  const auto address = UnixAddress::of_path(path);
   if (!address) return failed(ENAMETOOLONG);
-  FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return failed(errno);
   (void)::unlink(path.c_str());  // of the agent before
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 ||
-      ::chmod(path.c_str(), 0600) != 0 || ::listen(socket.get(), kBacklog) != 0)
-    return failed(errno);
-  return socket;
+  auto listener = UnixListener::open(*address, {.backlog = kBacklog, .mode = 0600});
+  if (!listener) return failed(listener.error().system);
+  return std::move(*listener);
 }
 
 std::string refusal(const std::string& why) { return to_text(Json{{"error", why}}); }
@@ -99,7 +93,7 @@ Outcome<std::unique_ptr<PodAnswers>> PodAnswers::start(const std::string& run_di
 }
 
 PodAnswers::PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,
-                       FileDescriptor listener, EventDescriptor stop)
+                       UnixListener listener, EventDescriptor stop)
     : path_(std::move(path)),
       cgroup_root_(std::move(cgroup_root)),
       server_(std::move(server)),
@@ -115,22 +109,21 @@ PodAnswers::~PodAnswers() {
 
 void PodAnswers::run() {
   for (;;) {
+    const bool deaf = listener_.deaf_until().has_value();
     std::array<pollfd, 2> waiting = {pollfd{stop_.get(), POLLIN, 0},
-                                     pollfd{listener_.get(), POLLIN, 0}};
-    if (wait_for_events(waiting, -1) < 0) continue;
+                                     pollfd{deaf ? -1 : listener_.descriptor(), POLLIN, 0}};
+    // Without a free descriptor the question stays pending, and is answered after a pause.
+    if (wait_for_events(waiting, deaf ? kAcceptPauseMilliseconds : -1) < 0) continue;
     if (waiting[0].revents != 0) return;
-    const FileDescriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (socket && !hung_up(socket.get())) answer_one(socket.get());
-    // Without a free descriptor the question stays pending and would wake this loop at once.
-    if (!socket) (void)::poll(waiting.data(), 1, kAcceptPauseMilliseconds);
+    if (waiting[1].revents == 0) continue;
+    const auto socket = listener_.accept();
+    if (socket && !hung_up(socket->get())) answer_one(socket->get());
   }
 }
 
 void PodAnswers::answer_one(int socket) {
-  const timeval limit = {0, kAgentMillisecondsMax * 1000};
-  if (::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0 ||
-      ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0)
-    return;
+  pollfd readable{socket, POLLIN, 0};
+  if (wait_for_events({&readable, 1}, kAgentMillisecondsMax) <= 0) return;
   std::string question(kQuestionBytesMax, '\0');
   const ssize_t count = ::recv(socket, question.data(), question.size(), 0);
   if (count <= 0) return;

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/linux/event_descriptor.h"
-#include "base/linux/handle.h"
+#include "base/linux/unix_listener.h"
 #include "base/paced_lines.h"
 #include "base/result.h"
 #include "cni/node/pods/node_pods.h"
@@ -33,7 +33,7 @@ class PodAnswers {
 
  private:
   PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,
-             FileDescriptor listener, EventDescriptor stop);
+             UnixListener listener, EventDescriptor stop);
   void run();
   void answer_one(int socket);
   std::string answer_to(const std::string& question);
@@ -41,7 +41,7 @@ class PodAnswers {
   const std::string path_;
   const std::string cgroup_root_;
   const event::ApiServer server_;
-  const FileDescriptor listener_;
+  UnixListener listener_;
   const EventDescriptor stop_;
   PacedLines lines_;  // of the thread
   std::thread thread_;

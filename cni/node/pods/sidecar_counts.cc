@@ -10,7 +10,7 @@
 #include "base/linux/descriptor_closer.h"
 #include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
-#include "base/linux/unix_address.h"
+#include "base/linux/unix_socket.h"
 #include "cni/plugin/json_text.h"
 
 namespace fairlead::cni::node {
@@ -26,17 +26,15 @@ Result<FileDescriptor> make_socket(const std::string& path, const NetnsIdentity&
   const Netns netns = SMC_TRY(Netns::open(path));
   if (netns.identity() != identity) return Error{Errc::kNotFound, "network namespace", 0};
   const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket", errno);
+  FileDescriptor fd = SMC_TRY(make_unix_socket(SOCK_STREAM));
   refuse_descriptors(fd.get());
   return fd;
 }
 
 Result<void> connect_to(int fd, std::uint32_t uid) {
-  const auto address = unix_name(kAdminSocket);
+  const auto address = UnixAddress::parse(kAdminSocket);
   if (!address) return Error{Errc::kUnsupported, "name of the admin socket", 0};
-  if (::connect(fd, address->get(), address->length_bytes) != 0)
-    return system_error("connect", errno);
+  if (::connect(fd, address->data(), address->size()) != 0) return system_error("connect", errno);
   if (!is_peer_of_user(fd, uid))
     return Error{Errc::kPermission, "another user than the sidecar's", 0};
   return {};

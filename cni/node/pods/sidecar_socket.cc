@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/linux/peer_credentials.h"
-#include "base/linux/unix_address.h"
+#include "base/linux/unix_socket.h"
 #include "cni/redirect/netns.h"
 
 namespace fairlead::cni::node {
@@ -16,17 +16,16 @@ Result<FileDescriptor> make_socket_in(const WatchedPod& pod, Hears hears) {
   const Netns netns = SMC_TRY(Netns::open(pod.netns));
   if (netns.identity() != pod.identity) return Error{Errc::kNotFound, "network namespace"};
   const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket", errno);
+  FileDescriptor fd = SMC_TRY(make_unix_socket(SOCK_SEQPACKET));
   if (hears == Hears::kNothing && ::shutdown(fd.get(), SHUT_RD) != 0)
     return system_error("shutdown", errno);
   return fd;
 }
 
 Result<void> connect_to_sidecar(int socket, const std::string& name, std::uint32_t uid) {
-  const auto address = unix_name(name);
+  const auto address = UnixAddress::parse(name);
   if (!address) return Error{Errc::kUnsupported, "name of a sidecar's socket"};
-  if (::connect(socket, address->get(), address->length_bytes) != 0) {
+  if (::connect(socket, address->data(), address->size()) != 0) {
     if (errno == ECONNREFUSED) return Error{Errc::kNotFound, "no sidecar listens", errno};
     return system_error("connect to the sidecar", errno);
   }

@@ -7,13 +7,13 @@
 #pragma once
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <string>
 #include <string_view>
 #include <variant>
 
 #include "base/address.h"
+#include "base/linux/unix_address.h"
 #include "base/result.h"
 
 namespace fairlead::event {
@@ -26,15 +26,17 @@ class HttpEndpoint {
   static Result<HttpEndpoint> parse(std::string_view text);
 
   bool is_tcp() const { return std::holds_alternative<SocketAddress>(where_); }
-  bool is_unix_path() const { return !is_tcp() && !unix_name().starts_with('\0'); }
+  bool is_unix_path() const { return !is_tcp() && !local().is_abstract(); }
   // REQUIRES: is_tcp()
   const SocketAddress& tcp() const { return std::get<SocketAddress>(where_); }
+  // REQUIRES: !is_tcp()
+  const UnixAddress& local() const { return std::get<UnixAddress>(where_); }
   // REQUIRES: is_unix_path()
-  std::string path() const { return std::string(unix_name()); }
+  std::string path() const { return std::string(local().name()); }
 
   // For system calls. Valid as long as *this.
-  const sockaddr* data() const;
-  socklen_t size() const;
+  const sockaddr* data() const { return is_tcp() ? tcp().data() : local().data(); }
+  socklen_t size() const { return is_tcp() ? tcp().size() : local().size(); }
 
   // As parse() reads it.
   friend std::string to_string(const HttpEndpoint& endpoint);
@@ -43,15 +45,7 @@ class HttpEndpoint {
   }
 
  private:
-  struct UnixAddress {
-    sockaddr_un address{};
-    std::size_t name_bytes = 0;  // of sun_path, without the terminator of a path
-  };
-
   explicit HttpEndpoint(const UnixAddress& address) : where_(address) {}
-  static Result<HttpEndpoint> from_unix_name(std::string_view name);
-  std::string_view unix_name() const;  // an abstract one starts with NUL
-
   std::variant<SocketAddress, UnixAddress> where_;
 };
 

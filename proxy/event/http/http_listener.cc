@@ -3,7 +3,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include "base/address.h"
 #include "base/linux/record_socket.h"
 #include "base/linux/socket_file.h"
+#include "base/linux/unix_socket.h"
 
 namespace fairlead::event {
 namespace {
@@ -60,11 +60,10 @@ Result<FileDescriptor> open_http_listener(const HttpEndpoint& endpoint) {
   const int off = 0;
   if (any && ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0)
     return system_error("setsockopt IPV6_V6ONLY", errno);
-  // The mode of the file must be right from its first moment; umask is process-wide, fchmod is not,
-  // and it works on a socket before bind.
-  if (endpoint.is_unix_path() && ::fchmod(fd.get(), 0600) != 0)
-    return system_error("fchmod", errno);
-  if (::bind(fd.get(), endpoint.data(), endpoint.size()) != 0) return system_error("bind", errno);
+  if (!endpoint.is_tcp())
+    SMC_TRY(bind_unix_socket(fd.get(), endpoint.local(), 0600));
+  else if (::bind(fd.get(), endpoint.data(), endpoint.size()) != 0)
+    return system_error("bind", errno);
   if (::listen(fd.get(), kBacklog) != 0) return system_error("listen", errno);
   return fd;
 }

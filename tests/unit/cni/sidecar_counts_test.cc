@@ -43,11 +43,10 @@ class PlayedSidecar {
  private:
   void run(const std::string& answer, FileDescriptor descriptor) {
     netns_ = "/proc/self/task/" + std::to_string(::syscall(SYS_gettid)) + "/ns/net";
-    const auto address = unix_name("@fairlead-admin");
+    const auto address = UnixAddress::parse("@fairlead-admin");
     const bool moved = ::unshare(CLONE_NEWNET) == 0;
     const FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const bool listens = moved &&
-                         ::bind(listener.get(), address->get(), address->length_bytes) == 0 &&
+    const bool listens = moved && ::bind(listener.get(), address->data(), address->size()) == 0 &&
                          ::listen(listener.get(), 4) == 0;
     begun_.set_value(listens);
     if (listens) {

@@ -54,9 +54,9 @@ class KeeperSessionTest : public testing::Test {
     proxy = std::move(*listening);
   }
   FileDescriptor connect() const {
-    const auto address = unix_name(name);
+    const auto address = UnixAddress::parse(name);
     FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    EXPECT_EQ(::connect(fd.get(), address->get(), address->length_bytes), 0);
+    EXPECT_EQ(::connect(fd.get(), address->data(), address->size()), 0);
     return fd;
   }
   std::unique_ptr<KeeperSession> keeper(std::unique_ptr<Parcel> held = nullptr,

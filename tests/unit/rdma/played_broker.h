@@ -53,8 +53,8 @@ class PlayedBroker {
     EXPECT_EQ(::shutdown(socket.get(), SHUT_RD), 0);
   }
   void connect(unsigned index = 0) {
-    const auto address = unix_name(connector_name() + "-" + std::to_string(index));
-    EXPECT_EQ(::connect(socket.get(), address->get(), address->length_bytes), 0);
+    const auto address = UnixAddress::parse(connector_name() + "-" + std::to_string(index));
+    EXPECT_EQ(::connect(socket.get(), address->data(), address->size()), 0);
   }
   void give_ring() {
     const FileDescriptor memory =

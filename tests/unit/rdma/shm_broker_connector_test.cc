@@ -44,11 +44,11 @@ TEST(ShmBrokerConnector, NothingCanBeSentToTheBroker) {
   const auto connector = open_connector();
   FileDescriptor probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   ASSERT_EQ(::shutdown(probe.get(), SHUT_RD), 0);
-  const auto address = unix_name(connector_name() + "-7");
+  const auto address = UnixAddress::parse(connector_name() + "-7");
   FileDescriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  ASSERT_EQ(::bind(listener.get(), address->get(), address->length_bytes), 0);
+  ASSERT_EQ(::bind(listener.get(), address->data(), address->size()), 0);
   ASSERT_EQ(::listen(listener.get(), 1), 0);
-  ASSERT_EQ(::connect(probe.get(), address->get(), address->length_bytes), 0);
+  ASSERT_EQ(::connect(probe.get(), address->data(), address->size()), 0);
   const FileDescriptor accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   const int fd = listener.get();
   EXPECT_EQ(broker::send(accepted.get(), {.kind = Kind::kBlank}, std::span(&fd, 1)).error().code,

@@ -45,9 +45,9 @@ void write_file(const std::string& path, std::string_view text) {
 // The socket of a process that has died.
 void leave_socket(const std::string& path) {
   const FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  const auto address = unix_address(path);
+  const auto address = UnixAddress::of_path(path);
   ASSERT_TRUE(address);
-  ASSERT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address), 0);
+  ASSERT_EQ(::bind(fd.get(), address->data(), address->size()), 0);
 }
 
 TEST(ShmGid, NamesFabricPortAndPeer) {
@@ -397,8 +397,8 @@ class ShmFabricOfUsers : public testing::Test {
   }
   // Nothing when nobody has connected.
   FileDescriptor stranger_accepts() const {
-    return FileDescriptor(
-        ::accept4(of_stranger_->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    return FileDescriptor(::accept4(of_stranger_->listener().descriptor(), nullptr, nullptr,
+                                    SOCK_CLOEXEC | SOCK_NONBLOCK));
   }
 
   FabricDirectory directory_;

@@ -14,9 +14,9 @@ namespace fairlead::rdma::shm {
 inline std::string socket_name(PeerId peer) { return to_string(peer) + ".sock"; }
 
 inline void connect_to(int socket, const std::string& path) {
-  const auto address = unix_address(path);
+  const auto address = UnixAddress::of_path(path);
   ASSERT_TRUE(address);
-  ASSERT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&*address), sizeof *address), 0);
+  ASSERT_EQ(::connect(socket, address->data(), address->size()), 0);
 }
 
 }  // namespace fairlead::rdma::shm

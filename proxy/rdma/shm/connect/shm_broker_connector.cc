@@ -1,7 +1,6 @@
 // long because it is one class: the socket of the broker, the ring of requests, and the stock
 #include "rdma/shm/connect/shm_broker_connector.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -11,7 +10,6 @@
 
 #include "base/linux/descriptors.h"
 #include "base/linux/peer_credentials.h"
-#include "base/linux/unix_address.h"
 #include "rdma/shm/channel/shm_channel_memory.h"
 #include "rdma/shm/shm_limits.h"
 
@@ -55,32 +53,23 @@ BrokerConnector::~BrokerConnector() { (void)set_watcher(nullptr); }
 
 Result<void> BrokerConnector::listen(const std::string& name) {
   for (unsigned index = 0; index <= broker::kSocketIndexMax; ++index) {
-    const auto address = unix_name(name + "-" + std::to_string(index));
+    const auto address = UnixAddress::parse(name + "-" + std::to_string(index));
     if (!address) return Error{Errc::kUnsupported, "name of the broker's socket"};
-    FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd) return system_error("socket", errno);
-    if (::bind(fd.get(), address->get(), address->length_bytes) != 0) {
-      if (errno == EADDRINUSE) continue;
-      return system_error("bind", errno);
-    }
-    if (::listen(fd.get(), kBacklog) != 0) return system_error("listen", errno);
-    listener_ = ForeignDescriptor(std::move(fd), closer_);
-    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    auto opened = UnixListener::open(
+        *address, {.backlog = kBacklog, .keeps_spare = true, .pause = kAcceptRetry});
+    if (!opened && opened.error().system == EADDRINUSE) continue;
+    listener_ = SMC_TRY(std::move(opened));
+    listener_.close_with(closer_);
     return {};
   }
   return Error{Errc::kExhausted, "devices of this pod"};
 }
 
 Result<void> BrokerConnector::set_watcher(FdWatcher* watcher) {
-  if (watcher_ != nullptr) {
-    if (!deaf_since_) watcher_->unwatch(listener_.get());
-    if (link_) watcher_->unwatch(link_.get());
-  }
+  if (watcher_ != nullptr && link_) watcher_->unwatch(link_.get());
   watcher_ = watcher;
-  deaf_since_.reset();
-  if (watcher_ == nullptr) return {};
-  SMC_TRY(watcher_->watch_readable(listener_.get(), Trigger::kLevel));
-  if (link_) SMC_TRY(watcher_->watch_readable(link_.get(), Trigger::kLevel));
+  SMC_TRY(listener_.set_watcher(watcher));
+  if (watcher_ != nullptr && link_) SMC_TRY(watcher_->watch_readable(link_.get(), Trigger::kLevel));
   return {};
 }
 
@@ -97,47 +86,22 @@ BrokerConnector::State BrokerConnector::wait_registered(Duration limit) {
     const Duration left = deadline - now_();
     if (state == State::kRegistered || state == State::kDown || left <= Duration::zero())
       return state;
-    wait_readable({listener_.get(), link_ ? link_.get() : -1}, left);
+    wait_readable({listener_.descriptor(), link_ ? link_.get() : -1}, left);
   }
 }
 
 void BrokerConnector::handle_readable(int fd) {
-  if (fd == listener_.get()) accept_broker();
+  if (fd == listener_.descriptor()) accept_broker();
   read_all();
-}
-
-void BrokerConnector::be_deaf() {
-  if (watcher_ != nullptr && !deaf_since_) watcher_->unwatch(listener_.get());
-  deaf_since_ = now_();
-}
-
-void BrokerConnector::listen_again() {
-  if (!std::exchange(deaf_since_, std::nullopt) || watcher_ == nullptr) return;
-  if (!watcher_->watch_readable(listener_.get(), Trigger::kLevel)) deaf_since_ = now_();
 }
 
 // The newest is the broker: the one before it has gone, or is about to.
 void BrokerConnector::accept_broker() {
-  const auto accept = [&] {
-    FileDescriptor accepted(
-        ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    return ForeignDescriptor(std::move(accepted), closer_);
-  };
   for (int i = 0; i < kBacklog; ++i) {
-    if (closer_.full()) return be_deaf();
-    ForeignDescriptor link = accept();
-    if (!link && (errno == EMFILE || errno == ENFILE)) {
-      // Otherwise the listener stays readable.
-      spare_.reset();
-      link = accept();
-      const bool taken = static_cast<bool>(link);
-      link.reset();
-      spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-      if (taken) continue;
-    }
-    if (!link && errno == EAGAIN) return listen_again();
-    if (!link) return be_deaf();
-    if (is_peer_of_user(link.get(), broker_uid_)) take_link(std::move(link));
+    if (closer_.full()) return listener_.be_deaf();
+    auto link = listener_.accept();
+    if (!link && link.error().code != Errc::kExhausted) return;
+    if (link && is_peer_of_user(link->get(), broker_uid_)) take_link(std::move(*link));
   }
 }
 
@@ -296,7 +260,7 @@ void BrokerConnector::ask(const Request& request) {
 }
 
 void BrokerConnector::flush() {
-  if (deaf_since_ && now_() - *deaf_since_ >= kAcceptRetry) accept_broker();
+  if (listener_.pause_is_over()) accept_broker();
   while (!waiting_.empty()) {
     const auto pushed = requests_->push(waiting_.front());
     if (!pushed && pushed.error().code != Errc::kWouldBlock)

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/linux/unix_listener.h"
 #include "base/time.h"
 #include "broker/message.h"
 #include "broker/request_ring.h"
@@ -43,7 +44,7 @@ class BrokerConnector final : public Connector {
 
   FabricId id() const override { return fabric_; }
   Result<void> set_watcher(FdWatcher* watcher) override;
-  bool owns(int fd) const override { return fd == listener_.get() || fd == link_.get(); }
+  bool owns(int fd) const override { return fd == listener_.descriptor() || fd == link_.get(); }
   void handle_readable(int fd) override;
   Result<void> request_channel(PeerId peer) override;
   bool may_reach(PeerId) const override { return state_ == State::kRegistered; }
@@ -65,8 +66,6 @@ class BrokerConnector final : public Connector {
   BrokerConnector(PeerId self, std::uint32_t broker_uid) : self_(self), broker_uid_(broker_uid) {}
   Result<void> listen(const std::string& name);
   void accept_broker();
-  void be_deaf();
-  void listen_again();
   void take_link(ForeignDescriptor link);
   void drop_link();
   void lose(State state, const char* why);
@@ -87,10 +86,7 @@ class BrokerConnector final : public Connector {
   // Closes what came from a process that may not be the broker, because root in another container
   // of the pod can connect too. Declared before listener_, so that it outlives its descriptors.
   DescriptorCloser closer_;
-  // A listener that cannot be emptied is not watched: it would wake the loop without end.
-  std::optional<TimePoint> deaf_since_;
-  ForeignDescriptor listener_;
-  FileDescriptor spare_;  // given up for a moment when descriptors are used up
+  UnixListener listener_;
   ForeignDescriptor link_;
   State state_ = State::kListening;
   const char* error_text_ = "no broker has connected yet";

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -32,15 +31,12 @@ Result<std::unique_ptr<DirectoryConnector>> DirectoryConnector::open(const std::
 DirectoryConnector::~DirectoryConnector() { (void)set_watcher(nullptr); }
 
 Result<void> DirectoryConnector::set_watcher(FdWatcher* watcher) {
-  if (watcher_ != nullptr) {
-    if (!deaf_since_) watcher_->unwatch(fabric_.descriptor());
+  if (watcher_ != nullptr)
     for (const auto& [fd, inlet] : inlets_) watcher_->unwatch(fd);
-  }
   watcher_ = watcher;
-  deaf_since_.reset();
-  if (watcher_ == nullptr) return {};
-  SMC_TRY(watcher_->watch_readable(fabric_.descriptor(), Trigger::kLevel));
-  for (const auto& [fd, inlet] : inlets_) SMC_TRY(watcher_->watch_readable(fd, Trigger::kLevel));
+  SMC_TRY(fabric_.listener().set_watcher(watcher));
+  if (watcher_ != nullptr)
+    for (const auto& [fd, inlet] : inlets_) SMC_TRY(watcher_->watch_readable(fd, Trigger::kLevel));
   return {};
 }
 
@@ -106,8 +102,7 @@ Result<void> DirectoryConnector::grant(const BufferId& buffer, PeerId peer) {
 }
 
 void DirectoryConnector::flush() {
-  if (deaf_since_ && std::chrono::steady_clock::now() - *deaf_since_ >= kAcceptRetry)
-    accept_waiting();
+  if (fabric_.listener().pause_is_over()) accept_waiting();
   while (!waiting_.empty()) {
     const Waiting& first = waiting_.front();
     const Message message{
@@ -141,30 +136,17 @@ void DirectoryConnector::collect() {
 
 void DirectoryConnector::accept_waiting() {
   for (int i = 0; i < kArrivalsBatch; ++i) {
-    if (closer_.full()) return be_deaf();
+    if (closer_.full()) return fabric_.listener().be_deaf();
     auto accepted = fabric_.accept(closer_);
-    if (!accepted &&
-        (accepted.error().code == Errc::kPermission || accepted.error().code == Errc::kExhausted))
-      continue;
-    if (!accepted && accepted.error().code == Errc::kWouldBlock) return listen_again();
-    if (!accepted) return be_deaf();
+    const Errc code = accepted ? Errc{} : accepted.error().code;
+    if (code == Errc::kPermission || code == Errc::kExhausted) continue;
+    if (!accepted) return;
     ForeignDescriptor inlet(std::move(*accepted), closer_);
     const int fd = inlet.get();
     if (inlets_.size() >= kInletsMax) continue;
     if (watcher_ != nullptr && !watcher_->watch_readable(fd, Trigger::kLevel)) continue;
     inlets_[fd] = std::move(inlet);
   }
-}
-
-void DirectoryConnector::be_deaf() {
-  if (watcher_ != nullptr && !deaf_since_) watcher_->unwatch(fabric_.descriptor());
-  deaf_since_ = std::chrono::steady_clock::now();
-}
-
-void DirectoryConnector::listen_again() {
-  if (!std::exchange(deaf_since_, std::nullopt) || watcher_ == nullptr) return;
-  if (!watcher_->watch_readable(fabric_.descriptor(), Trigger::kLevel))
-    deaf_since_ = std::chrono::steady_clock::now();
 }
 
 bool DirectoryConnector::read(int inlet) {

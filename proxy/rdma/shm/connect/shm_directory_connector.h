@@ -29,7 +29,9 @@ class DirectoryConnector final : public Connector {
 
   FabricId id() const override { return fabric_.id(); }
   Result<void> set_watcher(FdWatcher* watcher) override;
-  bool owns(int fd) const override { return fd == fabric_.descriptor() || inlets_.contains(fd); }
+  bool owns(int fd) const override {
+    return fd == fabric_.listener().descriptor() || inlets_.contains(fd);
+  }
   void handle_readable(int) override { collect(); }
   void forget(PeerId peer) override { outlets_.erase(peer); }
   Result<void> request_channel(PeerId peer) override;
@@ -51,13 +53,13 @@ class DirectoryConnector final : public Connector {
     FileDescriptor memory;
   };
   DirectoryConnector(Fabric fabric, PeerId self, std::uint64_t instance)
-      : fabric_(std::move(fabric)), self_(self), instance_(instance) {}
+      : fabric_(std::move(fabric)), self_(self), instance_(instance) {
+    fabric_.listener().close_with(closer_);
+  }
   Result<int> outlet(PeerId peer);
   Result<void> send(PeerId peer, const broker::Message& message, std::span<const int> fds);
   void collect();
   void accept_waiting();
-  void be_deaf();
-  void listen_again();
   bool read(int inlet);
   void drop_inlet(int inlet);
   Result<ConnectorEvent> to_event(broker::Received received) const;
@@ -68,8 +70,6 @@ class DirectoryConnector final : public Connector {
   std::uint64_t instance_;
   std::uint64_t buffers_made_ = 0;
   FdWatcher* watcher_ = nullptr;
-  // A listener that cannot be emptied is not watched: it would wake the loop without end.
-  std::optional<TimePoint> deaf_since_;
   std::unordered_map<int, ForeignDescriptor> inlets_;
   std::unordered_map<PeerId, ForeignDescriptor> outlets_;
   std::unordered_map<std::uint64_t, FileDescriptor> buffers_;

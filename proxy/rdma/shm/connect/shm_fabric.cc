@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/linux/peer_credentials.h"
-#include "base/linux/unix_address.h"
+#include "base/linux/unix_socket.h"
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
@@ -41,21 +41,22 @@ Result<std::string> unfinished_name(const std::string& directory) {
   return directory + name;
 }
 
-// The peer's directory entry could be anybody's: only processes of our user, or root, are let in.
-bool is_trusted_user(int socket) {
-  return is_peer_root_or_ours(socket) || (::geteuid() == 0 && peer_credentials(socket));
+Result<FileDescriptor> connect_to(const std::string& path) {
+  const auto address = UnixAddress::of_path(path);
+  if (!address) return Error{Errc::kUnsupported, "socket path too long"};
+  auto connected = connect_unix_socket(*address, SOCK_SEQPACKET);
+  const int error = connected ? 0 : connected.error().system;
+  if (error == ENOENT) return Error{Errc::kPeerGone, "no socket of that device", error};
+  if (error == EAGAIN) return Error{Errc::kExhausted, "backlog of the peer's socket", error};
+  return connected;
 }
 
-Result<FileDescriptor> connect_to(const std::string& path) {
-  const auto address = unix_address(path);
-  if (!address) return Error{Errc::kUnsupported, "socket path too long"};
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket", errno);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) == 0)
-    return fd;
-  if (errno == ENOENT) return Error{Errc::kPeerGone, "no socket of that device", errno};
-  if (errno == EAGAIN) return Error{Errc::kExhausted, "backlog of the peer's socket", errno};
-  return system_error("connect", errno);
+// The peer's directory entry could be anybody's: only processes of our user, or root, are let in.
+Result<FileDescriptor> admit(FileDescriptor socket, DescriptorCloser& closer) {
+  if (is_peer_root_or_ours(socket.get()) || (::geteuid() == 0 && peer_credentials(socket.get())))
+    return socket;
+  closer.close(std::move(socket));
+  return Error{Errc::kPermission, "peer of another user"};
 }
 
 bool is_socket_name(std::string_view name) {
@@ -151,7 +152,7 @@ Fabric::~Fabric() {
 }
 
 Result<Fabric> Fabric::open(const std::string& directory, PeerId self) {
-  if (!unix_address(directory + '/' + std::string(kSocketNameBytes, 'x')))
+  if (!UnixAddress::of_path(directory + '/' + std::string(kSocketNameBytes, 'x')))
     return Error{Errc::kUnsupported, "directory path too long for a socket"};
   SMC_TRY(make_directory(directory));
   const std::string identity = directory + "/fabric";
@@ -164,7 +165,6 @@ Result<Fabric> Fabric::open(const std::string& directory, PeerId self) {
   sweep_dead_sockets(directory);
   Fabric fabric(directory, *id);
   SMC_TRY(fabric.listen_as(self));
-  fabric.spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   return fabric;
 }
 
@@ -176,28 +176,23 @@ std::string Fabric::socket_path(PeerId peer) const {
 // the socket of a dead process does, and would be swept.
 Result<void> Fabric::listen_as(PeerId self) {
   const std::string unfinished = SMC_TRY(unfinished_name(directory_));
-  const auto address = unix_address(unfinished);
+  const auto address = UnixAddress::of_path(unfinished);
   if (!address) return Error{Errc::kUnsupported, "socket path too long"};
-  FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket", errno);
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0)
-    return system_error("bind", errno);
-  int error = ::listen(fd.get(), kBacklog) == 0 ? 0 : errno;
+  auto opened = UnixListener::open(
+      *address, {.backlog = kBacklog, .keeps_spare = true, .pause = kAcceptRetry});
   const std::string path = socket_path(self);
-  if (error == 0 && ::link(unfinished.c_str(), path.c_str()) != 0) error = errno;
+  const int error = opened && ::link(unfinished.c_str(), path.c_str()) != 0 ? errno : 0;
   ::unlink(unfinished.c_str());
+  if (!opened) return opened.error();
   if (error == EEXIST) return Error{Errc::kWrongState, "peer id in use on this fabric", error};
   if (error != 0) return system_error("socket of the device", error);
   own_path_ = path;
-  listener_ = std::move(fd);
+  listener_ = std::move(*opened);
   return {};
 }
 
 Result<FileDescriptor> Fabric::dial(PeerId peer, DescriptorCloser& closer) {
-  FileDescriptor fd = SMC_TRY(connect_to(socket_path(peer)));
-  if (is_trusted_user(fd.get())) return fd;
-  closer.close(std::move(fd));
-  return Error{Errc::kPermission, "peer of another user"};
+  return admit(SMC_TRY(connect_to(socket_path(peer))), closer);
 }
 
 bool Fabric::may_reach(PeerId peer) const {
@@ -206,23 +201,7 @@ bool Fabric::may_reach(PeerId peer) const {
 }
 
 Result<FileDescriptor> Fabric::accept(DescriptorCloser& closer) {
-  FileDescriptor fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (fd) {
-    if (is_trusted_user(fd.get())) return fd;
-    closer.close(std::move(fd));
-    return Error{Errc::kPermission, "peer of another user"};
-  }
-  const int error = errno;
-  if (error == EMFILE || error == ENFILE) {
-    spare_.reset();
-    fd.reset(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    const bool taken = static_cast<bool>(fd);
-    closer.close(std::move(fd));
-    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (taken) return Error{Errc::kExhausted, "accept", error};
-  }
-  if (error == EAGAIN) return Error{Errc::kWouldBlock, "accept"};
-  return Error{Errc::kSystem, "accept", error};
+  return admit(SMC_TRY(listener_.accept()).release(), closer);
 }
 
 }  // namespace fairlead::rdma::shm

@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/linux/descriptor_closer.h"
 #include "base/linux/handle.h"
+#include "base/linux/unix_listener.h"
 #include "base/result.h"
 
 namespace fairlead::rdma::shm {
@@ -37,7 +38,8 @@ class Fabric {
   ~Fabric();  // removes the own socket
 
   FabricId id() const { return id_; }
-  int descriptor() const { return listener_.get(); }
+  UnixListener& listener() { return listener_; }
+  const UnixListener& listener() const { return listener_; }
 
   // A connected, non-blocking socket to that device. Errors: kPeerGone when nobody listens,
   // kPermission for a process of another user, kExhausted when its backlog or our descriptors are.
@@ -46,10 +48,8 @@ class Fabric {
   // True when a socket of that name is there; its owner may be dead nevertheless.
   bool may_reach(PeerId peer) const;
 
-  // A waiting connection. kWouldBlock when there is none; kPermission when it was one of another
-  // user, and kExhausted when descriptors are used up: then it was taken and closed, so that
-  // the listener does not stay readable. After any other error it may be readable still. `closer`
-  // closes what was taken.
+  // As UnixListener::accept(). kPermission when it was a connection of another user, which `closer`
+  // has closed.
   Result<FileDescriptor> accept(DescriptorCloser& closer);
 
  private:
@@ -60,8 +60,7 @@ class Fabric {
   std::string directory_;
   FabricId id_;
   std::string own_path_;  // of listener_, which says whether there is something to remove
-  FileDescriptor listener_;
-  FileDescriptor spare_;  // given up for a moment by accept()
+  UnixListener listener_;
 };
 
 }  // namespace fairlead::rdma::shm
