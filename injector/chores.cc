@@ -16,19 +16,6 @@ Chores::Chores(InjectorMetrics& metrics, std::optional<Cluster> cluster, Duratio
       refresh_(std::move(refresh)),
       serve_(std::move(serve)) {}
 
-void Chores::start() {
-  thread_ = std::thread([this] { run(); });
-}
-
-void Chores::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
-  changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
-}
-
 void Chores::order_event(EventOrder order) {
   if (!cluster_ || !kubernetes::is_object_name(order.name_space) || order.about.name.empty())
     return metrics_.count_event(false);
@@ -41,22 +28,22 @@ void Chores::order_event(EventOrder order) {
     added = orders_.add(name_space, std::move(order));
   }
   if (added != Added::kAdded) metrics_.count_event(false);
-  changed_.notify_one();
+  thread_.wake();
+}
+
+std::optional<EventOrder> Chores::take_order() {
+  const std::lock_guard lock(mutex_);
+  return orders_.take();
 }
 
 void Chores::run() {
   TimePoint next_look = std::chrono::steady_clock::now();
-  while (true) {
-    std::optional<EventOrder> order;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait_until(lock, next_look, [this] { return stopped_ || !orders_.empty(); });
-      if (stopped_) return;
-      order = orders_.take();
-    }
+  for (;;) {
+    const std::optional<EventOrder> order = take_order();
     if (order) make_event(*order);
     if (std::chrono::steady_clock::now() >= next_look)
       next_look = std::chrono::steady_clock::now() + (refresh() ? interval_ : kRetryInterval);
+    if (order ? thread_.is_stopping() : !thread_.wait_until(next_look)) return;
   }
 }
 

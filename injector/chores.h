@@ -5,14 +5,13 @@
 // kRepeatInterval before the same Event is created again.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "base/linux/service_thread.h"
 #include "base/paced_lines.h"
 #include "injector/injector_metrics.h"
 #include "injector/namespace_shares.h"
@@ -43,11 +42,13 @@ class Chores {
   // `cluster`: for Events; without one they are counted as lost. All references must outlive this.
   Chores(InjectorMetrics& metrics, std::optional<Cluster> cluster, Duration interval,
          Refresh refresh, Serve serve);
-  ~Chores() { stop(); }
 
-  void start();
+  // Errors: of ServiceThread::start().
+  Result<void> start() {
+    return thread_.start([this] { run(); });
+  }
   // Waits for a call in progress. Later orders are discarded.
-  void stop();
+  void stop() { thread_.stop(); }
 
   // Any thread, never blocks. Events beyond kOrdersMax or the share of a namespace are dropped and
   // counted. So are Events without a namespace or a subject.
@@ -55,6 +56,7 @@ class Chores {
 
  private:
   void run();
+  std::optional<EventOrder> take_order();
   bool refresh();
   void make_event(const EventOrder& order);
 
@@ -71,12 +73,10 @@ class Chores {
   NamespaceShares<Told> told_{kRememberedMax};
   PacedLines lines_;  // of the thread
 
-  std::mutex mutex_;  // guards the three below
-  std::condition_variable changed_;
+  std::mutex mutex_;  // guards orders_
   NamespaceShares<EventOrder> orders_{kOrdersMax};
-  bool stopped_ = false;
 
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace fairlead::injector

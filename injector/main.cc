@@ -116,10 +116,10 @@ class Injector {
         return own.refresh(std::chrono::system_clock::now(), renewed);
       };
     }
-    admin_thread_ = std::thread([this] { admin_->run(); });
     chores_.emplace(metrics_, std::move(cluster), interval, std::move(refresh),
                     [this](const KeyPair& pair) { return take(pair); });
-    chores_->start();
+    SMC_TRY(chores_->start());
+    admin_thread_ = std::thread([this] { admin_->run(); });
     return {};
   }
 

@@ -7,7 +7,6 @@
 #include "base/client_address_delivery.h"
 #include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
-#include "base/linux/wait.h"
 #include "bpf/client_address_probe.h"
 
 namespace fairlead {
@@ -16,43 +15,28 @@ namespace {
 constexpr const char* kLogger = "client_address";
 
 // Without a listener: until it is tried again.
-constexpr int kListenRetryMilliseconds = 1000;
+constexpr Duration kListenRetry = std::chrono::seconds(1);
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
 Result<std::unique_ptr<ClientAddressWatch>> ClientAddressWatch::start(Changed changed) {
-  EventDescriptor stop = SMC_TRY(EventDescriptor::create());
-  return std::unique_ptr<ClientAddressWatch>(
-      new ClientAddressWatch(std::move(changed), std::move(stop)));
-}
-
-ClientAddressWatch::ClientAddressWatch(Changed changed, EventDescriptor stop_event)
-    : changed_(std::move(changed)),
-      stop_event_(std::move(stop_event)),
-      thread_([this] { run(); }) {}
-
-ClientAddressWatch::~ClientAddressWatch() {
-  stop_event_.signal();
-  thread_.join();
+  std::unique_ptr<ClientAddressWatch> watch(new ClientAddressWatch(std::move(changed)));
+  SMC_TRY(watch->thread_.start([raw = watch.get()] { raw->run(); }));
+  return watch;
 }
 
 void ClientAddressWatch::run() {
-  const int interval = static_cast<int>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(kClientAddressProbeInterval).count());
   for (;;) {
     if (!listener_) listen();
-    std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
-                                     pollfd{listener_.descriptor(), POLLIN, 0},
+    std::array<pollfd, 2> waiting = {pollfd{listener_.descriptor(), POLLIN, 0},
                                      pollfd{node_.get(), POLLIN, 0}};
-    const int wait = listener_ ? interval : std::min(interval, kListenRetryMilliseconds);
-    const int ready = wait_for_events(waiting, wait);
-    // Where waiting is refused, the event is read without.
-    if (waiting[0].revents != 0 || (ready < 0 && stop_event_.take())) return;
-    if (ready == 0 && map_) probe();
-    if (waiting[2].revents != 0) take_record();
-    if (waiting[1].revents != 0) accept();
+    const TimePoint until = now_() + (listener_ ? kClientAddressProbeInterval : kListenRetry);
+    if (!thread_.wait(waiting, until)) return;
+    if (now_() >= until && map_) probe();
+    if (waiting[1].revents != 0) take_record();
+    if (waiting[0].revents != 0) accept();
   }
 }
 

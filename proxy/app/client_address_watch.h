@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/linux/descriptor_closer.h"
-#include "base/linux/event_descriptor.h"
+#include "base/linux/service_thread.h"
 #include "base/linux/unix_listener.h"
 #include "base/paced_lines.h"
 #include "base/result.h"
@@ -33,10 +33,9 @@ class ClientAddressWatch {
   using Changed = std::function<bool(std::optional<int> map_fd, const std::string& why)>;
 
   static Result<std::unique_ptr<ClientAddressWatch>> start(Changed changed);
-  ~ClientAddressWatch();
 
  private:
-  ClientAddressWatch(Changed changed, EventDescriptor stop_event);
+  explicit ClientAddressWatch(Changed changed) : changed_(std::move(changed)) {}
   void run();
   void listen();
   void accept();
@@ -47,7 +46,6 @@ class ClientAddressWatch {
   void tell(bool works, const std::string& why);
 
   Changed changed_;
-  EventDescriptor stop_event_;
   DescriptorCloser closer_;  // of what strangers in the pod may have sent, too
   UnixListener listener_;
   ForeignDescriptor node_;  // the node side, that has delivered or will
@@ -56,7 +54,7 @@ class ClientAddressWatch {
   std::optional<bool> told_;                  // whether it works
   std::string trouble_;                       // what was last logged
   PacedLines lines_;
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace fairlead

@@ -132,10 +132,12 @@ void ConnectionKeeping::start(std::function<void()> park_wanted) {
         .field("from", parked_->proxy_version);
     parked_.reset();
   }
-  keeper_->start([this, park_wanted = std::move(park_wanted)] {
+  const auto started = keeper_->start([this, park_wanted = std::move(park_wanted)] {
     asked_ = true;
     park_wanted();
   });
+  if (!started)
+    LogEvent(LogLevel::kWarn, kLogger, "no_keeper").field("what", to_string(started.error()));
 }
 
 // A pod that ends has no applications any more. What they have said last is for a drain, because

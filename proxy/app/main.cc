@@ -114,9 +114,12 @@ class Proxy {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start();
     if (admin_) admin_->start();
     keeping_.start([waiting = ::pthread_self()] { (void)::pthread_kill(waiting, SIGTERM); });
-    if (external_option_)
+    if (external_option_) {
       option_watch_.emplace(*external_option_,
                             [this](bool attached) { return set_external_option(attached); });
+      if (const auto started = option_watch_->start(); !started)
+        log_error("option_watch", started.error());
+    }
     if (client_address_.state == ClientAddress::kUnavailable) watch_client_address();
     ready_.store(true);
     LogEvent(LogLevel::kInfo, "main", "ready")

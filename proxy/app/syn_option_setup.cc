@@ -71,25 +71,10 @@ admin::Fact external_fact(const config::Config& config, bool attached) {
   return fact;
 }
 
-SynOptionWatch::SynOptionWatch(bool attached, std::function<bool(bool attached)> changed)
-    : attached_(attached), changed_(std::move(changed)), thread_([this] { run(); }) {}
-
-SynOptionWatch::~SynOptionWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
-  stop_.notify_one();
-  thread_.join();
-}
-
 void SynOptionWatch::run() {
-  std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, kOptionProbeInterval, [this] { return stopped_; })) {
-    lock.unlock();
+  while (thread_.wait_until(std::chrono::steady_clock::now() + kOptionProbeInterval)) {
     const Result<bool> external = bpf::probe_external();
     if (external && *external != attached_ && changed_(*external)) attached_ = *external;
-    lock.lock();
   }
 }
 

@@ -2,13 +2,12 @@
 // is somebody else's business.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
-#include <thread>
+#include <utility>
 
 #include "admin/sources.h"
+#include "base/linux/service_thread.h"
 #include "base/result.h"
 #include "base/time.h"
 #include "bpf/option_program.h"
@@ -37,18 +36,19 @@ admin::Fact external_fact(const config::Config& config, bool attached);
 class SynOptionWatch {
  public:
   // `changed` is called on the watch's thread, again after an interval while it returns false.
-  SynOptionWatch(bool attached, std::function<bool(bool attached)> changed);
-  ~SynOptionWatch();
+  SynOptionWatch(bool attached, std::function<bool(bool attached)> changed)
+      : attached_(attached), changed_(std::move(changed)) {}
+  // Errors: of ServiceThread::start().
+  Result<void> start() {
+    return thread_.start([this] { run(); });
+  }
 
  private:
   void run();
 
   bool attached_;
   std::function<bool(bool)> changed_;
-  std::mutex mutex_;
-  std::condition_variable stop_;
-  bool stopped_ = false;
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace fairlead

@@ -31,11 +31,6 @@ parking::KeeperTerms terms() { return {kLimits}; }
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-int milliseconds_until(TimePoint deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
-  return static_cast<int>(std::max<std::int64_t>(left, 0));
-}
-
 Result<FileDescriptor> connect_to_proxy(const std::string& name) {
   const auto address = UnixAddress::parse(name);
   if (!address) return Error{Errc::kMalformed, "the name of the socket is too long"};

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/linux/event_descriptor.h"
 #include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
 #include "base/linux/socket_file.h"
@@ -26,11 +27,6 @@ constexpr const char* kLogger = "keeper";
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
-int milliseconds_until(TimePoint deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
-}
-
 Result<void> unless_refused(const Result<Refusal>& answer) {
   if (!answer) return answer.error();
   if (*answer == Refusal::kNone) return {};
@@ -42,14 +38,11 @@ Result<void> unless_refused(const Result<Refusal>& answer) {
 Result<std::unique_ptr<ProxyKeeper>> ProxyKeeper::listen(const std::string& name) {
   const auto address = UnixAddress::parse(name);
   if (!address) return Error{Errc::kMalformed, "hand_over.socket: longer than a socket's name"};
-  EventDescriptor stop = SMC_TRY(EventDescriptor::create());
   if (!address->is_abstract()) remove_stale_socket(name, SOCK_SEQPACKET);
   UnixListener listener =
       SMC_TRY(UnixListener::open(*address, {.mode = 0600, .what = "bind to hand_over.socket"}));
-  return std::unique_ptr<ProxyKeeper>(new ProxyKeeper(std::move(listener), std::move(stop)));
+  return std::unique_ptr<ProxyKeeper>(new ProxyKeeper(std::move(listener)));
 }
-
-ProxyKeeper::~ProxyKeeper() { stop(); }
 
 void ProxyKeeper::accept() {
   auto connection = listener_.accept();
@@ -130,26 +123,18 @@ void ProxyKeeper::answer(Refusal refusal, std::size_t descriptors) {
   if (!send_record(keeper_.get(), encode(record), {})) forget_keeper();
 }
 
-void ProxyKeeper::start(std::function<void()> park_wanted) {
+Result<void> ProxyKeeper::start(std::function<void()> park_wanted) {
   park_wanted_ = std::move(park_wanted);
-  thread_ = std::thread([this] { run(); });
-}
-
-void ProxyKeeper::stop() {
-  if (!thread_.joinable()) return;
-  stop_event_.signal();
-  thread_.join();
+  return thread_.start([this] { run(); });
 }
 
 void ProxyKeeper::run() {
   for (;;) {
     const Deadline deaf = listener_.deaf_until();
-    std::array<pollfd, 3> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
-                                     pollfd{deaf ? -1 : listener_.descriptor(), POLLIN, 0},
+    std::array<pollfd, 2> waiting = {pollfd{deaf ? -1 : listener_.descriptor(), POLLIN, 0},
                                      pollfd{keeper_.get(), POLLIN, 0}};
-    const int ready = wait_for_events(waiting, deaf ? milliseconds_until(*deaf) : -1);
-    if (waiting[0].revents != 0 || (ready < 0 && stop_event_.take())) return;
-    if (waiting[2].revents != 0) {
+    if (!thread_.wait(waiting, deaf.value_or(TimePoint::max()))) return;
+    if (waiting[1].revents != 0) {
       const auto received = read();
       const bool known = received && (received->record.kind == Kind::kHello ||
                                       received->record.kind == Kind::kPark);
@@ -163,7 +148,7 @@ void ProxyKeeper::run() {
         forget_keeper();
       }
     }
-    if (waiting[1].revents != 0) accept();
+    if (waiting[0].revents != 0) accept();
   }
 }
 
@@ -204,8 +189,9 @@ Result<void> ProxyKeeper::offer(std::uint32_t descriptors, TimePoint deadline) {
   record.kind = Kind::kOffer;
   record.count = descriptors;
   // Any descriptor shows whether the kernel lets us send one.
-  const int any = stop_event_.get();
-  const std::span<const int> sent(&any, hello_.fetches ? 0 : 1);
+  const EventDescriptor any = SMC_TRY(EventDescriptor::create());
+  const int number = any.get();
+  const std::span<const int> sent(&number, hello_.fetches ? 0 : 1);
   SMC_TRY(send(record, sent, deadline));
   return unless_refused(await_answer(Kind::kAccepted, deadline));
 }

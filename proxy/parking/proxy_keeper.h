@@ -9,12 +9,11 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 
 #include "base/linux/descriptor_closer.h"
-#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
 #include "base/linux/record_socket.h"
+#include "base/linux/service_thread.h"
 #include "base/linux/unix_listener.h"
 #include "base/result.h"
 #include "base/time.h"
@@ -38,7 +37,6 @@ class ProxyKeeper {
  public:
   // Listens as `name`, an absolute path or "@name". Nobody but root and our own user is a keeper.
   static Result<std::unique_ptr<ProxyKeeper>> listen(const std::string& name);
-  ~ProxyKeeper();  // stops
 
   // Before start(): waits for a keeper, and for what it holds. Nothing when none has come until
   // `deadline`, or it holds nothing. An error: what it sent is not taken.
@@ -46,9 +44,10 @@ class ProxyKeeper {
   // After receive(): what has come of the parcel.
   void answer(KeeperRecord::Refusal refusal, std::size_t descriptors);
 
-  // `park_wanted` is called on the thread when the keeper asks for it.
-  void start(std::function<void()> park_wanted);
-  void stop();
+  // `park_wanted` is called on the thread when the keeper asks for it. Errors: of
+  // ServiceThread::start().
+  Result<void> start(std::function<void()> park_wanted);
+  void stop() { thread_.stop(); }
 
   // After stop(): what the keeper takes; nothing without a keeper.
   std::optional<ParcelLimits> limits() const { return limits_; }
@@ -62,8 +61,7 @@ class ProxyKeeper {
   void leave();
 
  private:
-  explicit ProxyKeeper(UnixListener listener, EventDescriptor stop_event)
-      : listener_(std::move(listener)), stop_event_(std::move(stop_event)) {}
+  explicit ProxyKeeper(UnixListener listener) : listener_(std::move(listener)) {}
   void run();
   void accept();
   // Nothing at the deadline.
@@ -89,13 +87,12 @@ class ProxyKeeper {
   Result<Received> read_until(TimePoint deadline);
 
   UnixListener listener_;
-  EventDescriptor stop_event_;
   DescriptorCloser closer_;
   FileDescriptor keeper_;
   std::optional<ParcelLimits> limits_;  // of this keeper, once it has said them
   std::function<void()> park_wanted_;
   KeeperRecord hello_;  // of this keeper
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace fairlead::parking

@@ -89,7 +89,6 @@ struct Agent::Parts {
   std::thread broker_thread;
   std::unique_ptr<KeeperNode> keeper;
   std::unique_ptr<AgentPods> pods;
-  std::thread pods_thread;
   std::unique_ptr<PodAnswers> answers;
   std::optional<ClusterChores> chores;
   std::optional<nri::AccessDelivery> access_delivery;
@@ -104,7 +103,6 @@ struct Agent::Parts {
     access_delivery.reset();
     answers.reset();
     if (pods) pods->stop();
-    if (pods_thread.joinable()) pods_thread.join();
     // A thread that a pod blocks ends with the process.
     if (pods && !pods->all_ended()) (void)keeper.release();
     if (broker) broker->stop();
@@ -196,34 +194,33 @@ struct Agent::Parts {
     }
     pods = std::move(*created);
     metrics.show_pods(&pods->counts());
-    pods_thread = std::thread([this] { pods->run(); });
+    if (const auto started = pods->start(); !started)
+      LogEvent(LogLevel::kError, kLogger, "no_pods").field("what", to_string(started.error()));
   }
 
   // Without it sidecars of this node start without RNICs.
   void start_rnic_access() {
     const RnicAccessOptions& wanted = settings.rnics;
     if (wanted.mode != RnicAccessMode::kNri) return;
+    const auto give_up = [](const std::string& what) {
+      LogEvent(LogLevel::kError, kLogger, "no_rnic_access").field("what", what);
+    };
     auto read = read_node_config(Json(settings.entry));
-    if (!read) {
-      LogEvent(LogLevel::kError, kLogger, "no_rnic_access").field("what", read.error().message);
-      return;
-    }
+    if (!read) return give_up(read.error().message);
     nri::RnicAccessSettings access{std::move(read->config), wanted.policy, wanted.sysfs, "/proc"};
     access.config.run_dir = settings.places.run_dir;
     access.policy.sidecar_uid = access.config.proxy_uid;
     access_delivery.emplace(settings.places.run_dir,
                             nri::LatePlaces{"/proc", settings.cluster.places.cgroup_root});
+    const auto delivers = access_delivery->start();
+    if (!delivers) return give_up(to_string(delivers.error()));
     rnic_access.emplace(
         std::move(access), [] { return rdma_mode() == "exclusive"; }, *access_delivery);
     std::vector<nri::ContainerHandler*> all = {&*rnic_access};
     if (repairs_from(RepairSource::kRuntime)) all.push_back(&runtime_pods);
     handlers.emplace(std::move(all));
     auto started = nri::NriPlugin::start(wanted.socket, *handlers);
-    if (!started) {
-      LogEvent(LogLevel::kError, kLogger, "no_rnic_access")
-          .field("what", to_string(started.error()));
-      return;
-    }
+    if (!started) return give_up(to_string(started.error()));
     nri_plugin = std::move(*started);
     metrics.show_rnic_access(
         {&nri_plugin->counts(), &rnic_access->counts(), &access_delivery->counts()});
@@ -268,6 +265,8 @@ struct Agent::Parts {
             .field("hint", "--repair-from api takes the pods from the API server");
       chores.emplace(wanted, std::move(*server), read->config, metrics, *check,
                      [this] { return pods_of_runtime(); });
+      if (const auto started = chores->start(); !started)
+        LogEvent(LogLevel::kError, kLogger, "no_cluster").field("what", to_string(started.error()));
       return;
     }
     LogEvent(LogLevel::kWarn, kLogger, "no_cluster")
@@ -279,6 +278,8 @@ struct Agent::Parts {
   Outcome<void> serve() {
     if (settings.listen.empty()) return {};
     rnic_counters.emplace(settings.rnics.sysfs, kRnicCountersInterval);
+    if (const auto started = rnic_counters->start(); !started)
+      return fail(Code::kState, to_string(started.error()));
     metrics.show_rnic_counters(&*rnic_counters);
     probes = SMC_TRY(Probes::start(
         settings.listen,

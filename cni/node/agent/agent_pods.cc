@@ -26,11 +26,6 @@ std::string name_of(const std::string& run_dir, const std::string& container) {
   return state ? name_of(*state) : container;
 }
 
-int milliseconds_until(TimePoint when) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(when - now_()).count();
-  return static_cast<int>(std::max<std::int64_t>(left, 0));
-}
-
 void serve(const AgentPods::Duties& duties, PodThread::Here& here) {
   SMC_ASSERT(duties.size() <= kDutiesMax, duties.size());
   std::vector<pollfd> waiting(duties.size());
@@ -51,25 +46,19 @@ void serve(const AgentPods::Duties& duties, PodThread::Here& here) {
 
 }  // namespace
 
-AgentPods::AgentPods(std::string run_dir, PodWatch watch, MakeDuties make_duties,
-                     EventDescriptor stop_event)
+AgentPods::AgentPods(std::string run_dir, PodWatch watch, MakeDuties make_duties)
     : run_dir_(std::move(run_dir)),
       watch_(std::move(watch)),
-      make_duties_(std::move(make_duties)),
-      stop_event_(std::move(stop_event)) {}
+      make_duties_(std::move(make_duties)) {}
 
 AgentPods::~AgentPods() = default;
 
 Outcome<std::unique_ptr<AgentPods>> AgentPods::create(const std::string& run_dir,
                                                       MakeDuties make_duties) {
   auto watch = SMC_TRY(PodWatch::open(run_dir));
-  auto stop = EventDescriptor::create();
-  if (!stop) return fail(Code::kState, to_string(stop.error()));
   return std::unique_ptr<AgentPods>(
-      new AgentPods(run_dir, std::move(watch), std::move(make_duties), std::move(*stop)));
+      new AgentPods(run_dir, std::move(watch), std::move(make_duties)));
 }
-
-void AgentPods::stop() { stop_event_.signal(); }
 
 void AgentPods::run() {
   TimePoint next_look{};
@@ -81,11 +70,9 @@ void AgentPods::run() {
     reap();
     TimePoint until = next_look;
     if (!ending_.empty()) until = std::min<TimePoint>(until, now_() + kPodKickInterval);
-    std::array<pollfd, 2> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
-                                     pollfd{watch_.descriptor(), POLLIN, 0}};
-    (void)wait_for_events(waiting, milliseconds_until(until));
-    if (waiting[0].revents != 0) break;
-    if (waiting[1].revents != 0) next_look = {};
+    pollfd waiting{watch_.descriptor(), POLLIN, 0};
+    if (!thread_.wait({&waiting, 1}, until)) break;
+    if (waiting.revents != 0) next_look = {};
   }
   for (auto& [container, pod] : pods_) end(std::move(pod.thread));
   pods_.clear();

@@ -4,8 +4,7 @@
 // The broker is not among the duties: a channel joins two pods, so one thread serves all, and it
 // receives nothing from them (broker.h).
 //
-// Threads: run() on a separate one, which makes no call that a pod can make slow. stop() and
-// counts() from any.
+// Threads: one of its own, which makes no call that a pod can make slow. counts() from any.
 #pragma once
 
 #include <poll.h>
@@ -18,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
+#include "base/linux/service_thread.h"
 #include "base/paced_lines.h"
 #include "base/time.h"
 #include "cni/node/pods/pod_thread.h"
@@ -73,9 +72,13 @@ class AgentPods {
   static Outcome<std::unique_ptr<AgentPods>> create(const std::string& run_dir,
                                                     MakeDuties make_duties);
   ~AgentPods();
-  void run();  // until stop(); then waits for the threads, kAgentPodsEnd at most
-  void stop();
-  // After run(): no thread is left that refers to what the duties use.
+  // Errors: of ServiceThread::start().
+  Result<void> start() {
+    return thread_.start([this] { run(); });
+  }
+  // Waits for the threads, kAgentPodsEnd at most.
+  void stop() { thread_.stop(); }
+  // After stop(): no thread is left that refers to what the duties use.
   bool all_ended() const { return counts_.running == 0 && counts_.ending == 0; }
   const AgentPodCounts& counts() const { return counts_; }
 
@@ -85,8 +88,8 @@ class AgentPods {
     std::unique_ptr<PodThread> thread;  // null: it is refused
   };
 
-  AgentPods(std::string run_dir, PodWatch watch, MakeDuties make_duties,
-            EventDescriptor stop_event);
+  AgentPods(std::string run_dir, PodWatch watch, MakeDuties make_duties);
+  void run();
   void look();
   void begin(const std::string& container, Pod& pod);
   void end(std::unique_ptr<PodThread> thread);
@@ -98,11 +101,11 @@ class AgentPods {
   std::string run_dir_;
   PodWatch watch_;
   MakeDuties make_duties_;
-  EventDescriptor stop_event_;
   std::map<std::string, Pod> pods_;  // by container id
   std::vector<std::unique_ptr<PodThread>> ending_;
   PacedLines lines_;
   AgentPodCounts counts_;
+  ServiceThread thread_;
 };
 
 }  // namespace fairlead::cni::node

@@ -82,32 +82,17 @@ std::vector<RnicCounter> read_rnic_counters(const std::string& sysfs) {
   return found;
 }
 
-RnicCounterReader::RnicCounterReader(std::string sysfs, std::chrono::milliseconds interval)
-    : sysfs_(std::move(sysfs)), interval_(interval), thread_([this] { run(); }) {}
-
-RnicCounterReader::~RnicCounterReader() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  ended_.notify_all();
-  thread_.join();
-}
-
 std::vector<RnicCounter> RnicCounterReader::latest() const {
   const std::lock_guard lock(mutex_);
   return latest_;
 }
 
 void RnicCounterReader::run() {
-  std::unique_lock lock(mutex_);
-  while (!ending_) {
-    lock.unlock();
+  do {
     std::vector<RnicCounter> read = read_rnic_counters(sysfs_);
-    lock.lock();
+    const std::lock_guard lock(mutex_);
     latest_ = std::move(read);
-    (void)ended_.wait_for(lock, interval_, [this] { return ending_; });
-  }
+  } while (thread_.wait_until(std::chrono::steady_clock::now() + interval_));
 }
 
 }  // namespace fairlead::cni::node

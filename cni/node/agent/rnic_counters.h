@@ -3,14 +3,16 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
+#include <utility>
 #include <vector>
+
+#include "base/linux/service_thread.h"
+#include "base/result.h"
 
 namespace fairlead::cni::node {
 
@@ -38,10 +40,12 @@ std::vector<RnicCounter> read_rnic_counters(const std::string& sysfs);
 // Reads at the start and after each interval. Thread-safe.
 class RnicCounterReader {
  public:
-  RnicCounterReader(std::string sysfs, std::chrono::milliseconds interval);
-  ~RnicCounterReader();
-  RnicCounterReader(const RnicCounterReader&) = delete;
-  RnicCounterReader& operator=(const RnicCounterReader&) = delete;
+  RnicCounterReader(std::string sysfs, std::chrono::milliseconds interval)
+      : sysfs_(std::move(sysfs)), interval_(interval) {}
+  // Errors: of ServiceThread::start().
+  Result<void> start() {
+    return thread_.start([this] { run(); });
+  }
 
   std::vector<RnicCounter> latest() const;
 
@@ -51,10 +55,8 @@ class RnicCounterReader {
   std::string sysfs_;
   std::chrono::milliseconds interval_;
   mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  bool ending_ = false;
   std::vector<RnicCounter> latest_;
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace fairlead::cni::node

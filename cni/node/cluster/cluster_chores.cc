@@ -49,26 +49,13 @@ ClusterChores::ClusterChores(ClusterSettings settings, event::ApiServer server, 
       config_(std::move(config)),
       metrics_(metrics),
       check_(check),
-      late_pods_(std::move(runtime_pods), config_.run_dir, config_.proxy_uid),
-      thread_([this] { run(); }) {}
-
-ClusterChores::~ClusterChores() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
-}
+      late_pods_(std::move(runtime_pods), config_.run_dir, config_.proxy_uid) {}
 
 void ClusterChores::run() {
-  std::unique_lock lock(mutex_);
-  while (!stopped_) {
-    lock.unlock();
+  const auto interval = std::chrono::duration_cast<Duration>(settings_.interval);
+  do {
     look();
-    lock.lock();
-    changed_.wait_for(lock, settings_.interval, [this] { return stopped_; });
-  }
+  } while (thread_.wait_until(std::chrono::steady_clock::now() + interval));
 }
 
 // The token is read each time, because it may name the node only after an upgrade of the cluster.

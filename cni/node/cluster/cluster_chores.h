@@ -9,14 +9,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/linux/service_thread.h"
 #include "base/paced_lines.h"
 #include "base/time.h"
 #include "cni/node/agent/agent_metrics.h"
@@ -65,7 +63,10 @@ class ClusterChores {
   // knows the pods. `runtime_pods` is called with RepairSource::kRuntime, on the thread.
   ClusterChores(ClusterSettings settings, event::ApiServer server, NodeConfig config,
                 AgentMetrics& metrics, const PodCheck& check, RuntimePodList runtime_pods);
-  ~ClusterChores();
+  // Errors: of ServiceThread::start().
+  Result<void> start() {
+    return thread_.start([this] { run(); });
+  }
 
  private:
   using Trouble = std::string;  // a sentence; empty for none
@@ -117,10 +118,7 @@ class ClusterChores {
     TimePoint at{};
   } labelled_;  // last label of the node, and its time
 
-  std::mutex mutex_;  // guards stopped_
-  std::condition_variable changed_;
-  bool stopped_ = false;
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace fairlead::cni::node

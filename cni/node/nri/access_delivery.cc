@@ -43,18 +43,6 @@ Result<void> hand_over(const std::string& run_dir, const std::string& pod_id, Rn
 
 }  // namespace
 
-AccessDelivery::AccessDelivery(std::string run_dir, LatePlaces places)
-    : run_dir_(std::move(run_dir)), places_(std::move(places)), thread_([this] { run(); }) {}
-
-AccessDelivery::~AccessDelivery() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
-}
-
 void AccessDelivery::add(Delivery delivery) {
   {
     const std::lock_guard lock(mutex_);
@@ -64,7 +52,7 @@ void AccessDelivery::add(Delivery delivery) {
     }
     waiting_.push_back(std::move(delivery));
   }
-  changed_.notify_one();
+  thread_.wake();
 }
 
 std::optional<Delivery> AccessDelivery::take_due() {
@@ -78,21 +66,19 @@ std::optional<Delivery> AccessDelivery::take_due() {
 }
 
 void AccessDelivery::run() {
-  std::unique_lock lock(mutex_);
-  while (!stopped_) {
+  while (!thread_.is_stopping()) {
+    std::unique_lock lock(mutex_);
     std::optional<Delivery> delivery = take_due();
+    const TimePoint until = waiting_.empty() ? TimePoint::max() : now_() + kLateRetryInterval;
+    lock.unlock();
     if (!delivery) {
-      if (waiting_.empty())
-        changed_.wait(lock);
-      else
-        changed_.wait_for(lock, kLateRetryInterval);
+      (void)thread_.wait_until(until);
       continue;
     }
-    lock.unlock();
-    const bool done = deliver(*delivery);
+    if (deliver(*delivery)) continue;
     lock.lock();
-    if (done || waiting_.size() >= kDeliveriesMax) continue;
-    delivery->due = std::chrono::steady_clock::now() + kLateRetryInterval;
+    if (waiting_.size() >= kDeliveriesMax) continue;
+    delivery->due = now_() + kLateRetryInterval;
     waiting_.push_back(std::move(*delivery));
   }
 }

@@ -5,14 +5,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
+#include <utility>
 
+#include "base/linux/service_thread.h"
 #include "base/paced_lines.h"
 #include "cni/node/nri/late_device.h"
 #include "cni/node/pods/pod_calls.h"
@@ -46,9 +46,13 @@ class AccessDelivery {
   };
 
   // `run_dir`: folder of the plugin's states of pods.
-  AccessDelivery(std::string run_dir, LatePlaces places);
-  // Discards deliveries that have not begun.
-  ~AccessDelivery();
+  AccessDelivery(std::string run_dir, LatePlaces places)
+      : run_dir_(std::move(run_dir)), places_(std::move(places)) {}
+  // From here on it delivers; its end discards deliveries that have not begun. Errors: of
+  // ServiceThread::start().
+  Result<void> start() {
+    return thread_.start([this] { run(); });
+  }
 
   // From any thread; does not wait.
   void add(Delivery delivery);
@@ -66,11 +70,9 @@ class AccessDelivery {
   PodCalls calls_;    // of the thread
   PacedLines lines_;  // the same
   Counts counts_;
-  std::mutex mutex_;  // guards stopped_ and waiting_
-  std::condition_variable changed_;
-  bool stopped_ = false;
+  std::mutex mutex_;  // guards waiting_
   std::deque<Delivery> waiting_;
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace fairlead::cni::node::nri

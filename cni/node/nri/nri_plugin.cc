@@ -58,21 +58,9 @@ Result<void> receive(int socket, PluginSession& session) {
 
 Result<std::unique_ptr<NriPlugin>> NriPlugin::start(std::string socket_path,
                                                     ContainerHandler& handler) {
-  EventDescriptor stop_event = SMC_TRY(EventDescriptor::create());
-  std::unique_ptr<NriPlugin> plugin(
-      new NriPlugin(std::move(socket_path), handler, std::move(stop_event)));
-  plugin->thread_ = std::thread([raw = plugin.get()] { raw->run(); });
+  std::unique_ptr<NriPlugin> plugin(new NriPlugin(std::move(socket_path), handler));
+  SMC_TRY(plugin->thread_.start([raw = plugin.get()] { raw->run(); }));
   return plugin;
-}
-
-NriPlugin::NriPlugin(std::string socket_path, ContainerHandler& handler, EventDescriptor stop_event)
-    : socket_path_(std::move(socket_path)),
-      handler_(&handler),
-      stop_event_(std::move(stop_event)) {}
-
-NriPlugin::~NriPlugin() {
-  stop_event_.signal();
-  if (thread_.joinable()) thread_.join();
 }
 
 void NriPlugin::run() {
@@ -84,20 +72,15 @@ void NriPlugin::run() {
       return;
     // After a working connection, the first new attempt follows soon.
     if (counts_.connected.exchange(false)) pause_ = kReconnectPauseMin;
-    if (wait_stop(pause_)) return;
+    if (!thread_.wait_until(std::chrono::steady_clock::now() + pause_)) return;
     pause_ = std::min(pause_ * 2, kReconnectPauseMax);
   } while (true);
-}
-
-bool NriPlugin::wait_stop(std::chrono::milliseconds limit) {
-  pollfd waiting{stop_event_.get(), POLLIN, 0};
-  return ::poll(&waiting, 1, static_cast<int>(limit.count())) > 0;
 }
 
 bool NriPlugin::serve(const FileDescriptor& socket) {
   handler_->connected(peer_process(socket.get()));
   PluginSession session(*handler_);
-  const auto give_up_at = std::chrono::steady_clock::now() + kRegistrationTimeout;
+  const TimePoint give_up_at = std::chrono::steady_clock::now() + kRegistrationTimeout;
   Result<void> good = flush(socket.get(), session.output());
   while (good) {
     const bool registered = session.state() == PluginSession::State::kRegistered;
@@ -107,15 +90,11 @@ bool NriPlugin::serve(const FileDescriptor& socket) {
       LogEvent(LogLevel::kInfo, kLogger, "registered").field("runtime", session.runtime());
     }
     const short events = session.output().empty() ? POLLIN : POLLIN | POLLOUT;
-    std::array<pollfd, 2> waiting = {pollfd{stop_event_.get(), POLLIN, 0},
-                                     pollfd{socket.get(), events, 0}};
-    const int limit =
-        registered ? -1 : static_cast<int>(std::chrono::milliseconds(kRegistrationTimeout).count());
-    if (::poll(waiting.data(), waiting.size(), limit) < 0 && errno != EINTR) break;
-    if (waiting[0].revents != 0) return false;
+    pollfd waiting{socket.get(), events, 0};
+    if (!thread_.wait({&waiting, 1}, registered ? TimePoint::max() : give_up_at)) return false;
     if (!registered && std::chrono::steady_clock::now() > give_up_at)
       good = Error{Errc::kTimedOut, "registration at the runtime"};
-    else if ((waiting[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
+    else if ((waiting.revents & (POLLIN | POLLHUP | POLLERR)) != 0)
       good = receive(socket.get(), session);
     if (good) good = flush(socket.get(), session.output());
   }

@@ -8,10 +8,10 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 
-#include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
+#include "base/linux/service_thread.h"
 #include "base/result.h"
 #include "cni/node/nri/plugin_session.h"
 
@@ -35,29 +35,27 @@ class NriPlugin {
     std::atomic<std::uint64_t> errors{0};  // connections that ended but by *this
   };
 
-  // Starts the thread. `handler` is called on it and outlives *this. Errors: of eventfd(2).
+  // Starts the thread. `handler` is called on it and outlives *this. Errors: of
+  // ServiceThread::start().
   static Result<std::unique_ptr<NriPlugin>> start(std::string socket_path,
                                                   ContainerHandler& handler);
-  // Ends the connection and the thread.
-  ~NriPlugin();
 
   const Counts& counts() const { return counts_; }
 
  private:
-  NriPlugin(std::string socket_path, ContainerHandler& handler, EventDescriptor stop_event);
+  NriPlugin(std::string socket_path, ContainerHandler& handler)
+      : socket_path_(std::move(socket_path)), handler_(&handler) {}
   void run();
   // Runs until the connection or *this ends. False if *this ends.
   bool serve(const FileDescriptor& socket);
-  bool wait_stop(std::chrono::milliseconds limit);
   void report(const Error& error);
 
   std::string socket_path_;
   std::chrono::milliseconds pause_ = kReconnectPauseMin;
   ContainerHandler* handler_;
-  EventDescriptor stop_event_;
   Counts counts_;
   std::string reported_;  // the last trouble that was logged, so that it is logged once
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace fairlead::cni::node::nri

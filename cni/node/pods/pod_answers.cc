@@ -20,7 +20,6 @@ namespace {
 
 constexpr int kBacklog = 64;
 constexpr std::size_t kQuestionBytesMax = 4096;
-constexpr int kAcceptPauseMilliseconds = 100;
 constexpr std::string_view kHybrid = "/unified";
 
 Outcome<UnixListener> listen_at(const std::string& path) {
@@ -86,36 +85,32 @@ Outcome<std::unique_ptr<PodAnswers>> PodAnswers::start(const std::string& run_di
                                                        event::ApiServer server) {
   const std::string path = run_dir + "/" + kAgentSocketName;
   auto listener = SMC_TRY(listen_at(path));
-  auto stop = EventDescriptor::create();
-  if (!stop) return fail(Code::kState, to_string(stop.error()));
-  return std::unique_ptr<PodAnswers>(new PodAnswers(path, std::move(cgroup_root), std::move(server),
-                                                    std::move(listener), std::move(*stop)));
+  std::unique_ptr<PodAnswers> made(
+      new PodAnswers(path, std::move(cgroup_root), std::move(server), std::move(listener)));
+  const auto started = made->thread_.start([raw = made.get()] { raw->run(); });
+  if (!started) return fail(Code::kState, to_string(started.error()));
+  return made;
 }
 
 PodAnswers::PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,
-                       UnixListener listener, EventDescriptor stop)
+                       UnixListener listener)
     : path_(std::move(path)),
       cgroup_root_(std::move(cgroup_root)),
       server_(std::move(server)),
-      listener_(std::move(listener)),
-      stop_(std::move(stop)),
-      thread_([this] { run(); }) {}
+      listener_(std::move(listener)) {}
 
 PodAnswers::~PodAnswers() {
-  stop_.signal();
-  thread_.join();
+  thread_.stop();
   (void)::unlink(path_.c_str());
 }
 
 void PodAnswers::run() {
   for (;;) {
-    const bool deaf = listener_.deaf_until().has_value();
-    std::array<pollfd, 2> waiting = {pollfd{stop_.get(), POLLIN, 0},
-                                     pollfd{deaf ? -1 : listener_.descriptor(), POLLIN, 0}};
+    const Deadline deaf = listener_.deaf_until();
+    pollfd waiting{deaf ? -1 : listener_.descriptor(), POLLIN, 0};
     // Without a free descriptor the question stays pending, and is answered after a pause.
-    if (wait_for_events(waiting, deaf ? kAcceptPauseMilliseconds : -1) < 0) continue;
-    if (waiting[0].revents != 0) return;
-    if (waiting[1].revents == 0) continue;
+    if (!thread_.wait({&waiting, 1}, deaf.value_or(TimePoint::max()))) return;
+    if (waiting.revents == 0) continue;
     const auto socket = listener_.accept();
     if (socket && !hung_up(socket->get())) answer_one(socket->get());
   }

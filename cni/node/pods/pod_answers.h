@@ -9,9 +9,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 
-#include "base/linux/event_descriptor.h"
+#include "base/linux/service_thread.h"
 #include "base/linux/unix_listener.h"
 #include "base/paced_lines.h"
 #include "base/result.h"
@@ -33,7 +32,7 @@ class PodAnswers {
 
  private:
   PodAnswers(std::string path, std::string cgroup_root, event::ApiServer server,
-             UnixListener listener, EventDescriptor stop);
+             UnixListener listener);
   void run();
   void answer_one(int socket);
   std::string answer_to(const std::string& question);
@@ -42,9 +41,8 @@ class PodAnswers {
   const std::string cgroup_root_;
   const event::ApiServer server_;
   UnixListener listener_;
-  const EventDescriptor stop_;
   PacedLines lines_;  // of the thread
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 // The answer: from the pod as the API server lists it, or the reason why it is unknown, and from

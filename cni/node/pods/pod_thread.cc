@@ -34,11 +34,6 @@ bool close_numbers(int first, unsigned last, unsigned flags) {
   return static_cast<unsigned>(first) > last || ::syscall(SYS_close_range, first, last, flags) == 0;
 }
 
-int milliseconds_until(TimePoint when, TimePoint now) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(when - now).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
-}
-
 // Once in a process, for kick().
 void handle_kicks() {
   static std::once_flag once;
@@ -85,12 +80,12 @@ bool PodThread::Here::wait(std::span<pollfd> descriptors, TimePoint until) {
   for (Duration rest = budget_.rest(now); rest > Duration::zero(); rest = budget_.rest(now)) {
     if (stopped()) return false;
     pollfd stop{stop_event_, POLLIN, 0};
-    (void)wait_for_events({&stop, 1}, std::max(1, milliseconds_until(now + rest, now)));
+    (void)wait_for_events({&stop, 1}, std::max(1, milliseconds_until(now + rest)));
     now = now_();
   }
   std::vector<pollfd> all(descriptors.begin(), descriptors.end());
   all.push_back({stop_event_, POLLIN, 0});
-  (void)wait_for_events(all, milliseconds_until(until, now));
+  (void)wait_for_events(all, milliseconds_until(until));
   std::copy_n(all.begin(), descriptors.size(), descriptors.begin());
   return !stopped();
 }

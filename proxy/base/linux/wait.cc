@@ -29,4 +29,10 @@ int wait_for_events(std::span<pollfd> waiting, int timeout_milliseconds) noexcep
   return ready;
 }
 
+int milliseconds_until(TimePoint deadline) noexcept {
+  const TimePoint now = std::chrono::steady_clock::now();
+  const TimePoint until = std::clamp(deadline, now, now + std::chrono::hours(1));
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(until - now).count());
+}
+
 }  // namespace fairlead

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <span>
 
+#include "base/time.h"
+
 namespace fairlead {
 
 inline constexpr std::size_t kWaitedMax = 8;
@@ -16,5 +18,8 @@ inline constexpr std::chrono::milliseconds kWaitRefusedPause{100};
 // after `timeout_milliseconds` (-1: none), -1 when interrupted or refused; a refusal is returned
 // after kWaitRefusedPause.
 int wait_for_events(std::span<pollfd> waiting, int timeout_milliseconds) noexcept;
+
+// A timeout for it, an hour at most: 0 once `deadline` has passed.
+int milliseconds_until(TimePoint deadline) noexcept;
 
 }  // namespace fairlead

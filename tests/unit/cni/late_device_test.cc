@@ -258,6 +258,7 @@ TEST_F(LateDeviceTest, IsTriedAgainUntilTheContainerHasStarted) {
   const fs::path dev = "/proc/" + std::to_string(process_) + "/root/dev";
   ASSERT_EQ(::chmod(dev.c_str(), 0777), 0);
   AccessDelivery delivery("/nonexistent", {"/proc", root_});
+  ASSERT_TRUE(delivery.start());
   const auto& counts = delivery.counts();
   const auto wait_for = [](const std::atomic<std::uint64_t>& count) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);

@@ -80,7 +80,8 @@ TEST_F(RnicCounters, HaveEachNameOnce) {
 TEST_F(RnicCounters, BecomeMetrics) {
   write("mlx5_0/ports/1", "hw_counters/packet_seq_err", "12\n");
   write("mlx5_0/ports/1", "counters/port_xmit_wait", "9\n");
-  const RnicCounterReader reader(sysfs_, std::chrono::milliseconds(1));
+  RnicCounterReader reader(sysfs_, std::chrono::milliseconds(1));
+  ASSERT_TRUE(reader.start());
   AgentMetrics metrics;
   metrics.show_rnic_counters(&reader);
   const auto shows = [&metrics](const char* line) {

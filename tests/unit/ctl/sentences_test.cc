@@ -204,7 +204,7 @@ class HandOverSentence : public testing::Test {
     auto old_one = std::move(*parking::ProxyKeeper::listen(name_));
     std::unique_ptr<parking::ProxyKeeper> next;  // lives until the command has ended
     std::promise<void> asked;
-    old_one->start([&asked] { asked.set_value(); });
+    EXPECT_TRUE(old_one->start([&asked] { asked.set_value(); }));
     std::thread proxies([&] {
       asked.get_future().wait();
       old_one->stop();

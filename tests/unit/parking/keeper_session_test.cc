@@ -300,7 +300,7 @@ TEST_F(KeeperSessionTest, AKeeperThatHoldsNothingSaysSo) {
 
 TEST_F(KeeperSessionTest, TheWishToParkReachesTheProxy) {
   std::atomic<bool> wanted{false};
-  proxy->start([&] { wanted = true; });
+  ASSERT_TRUE(proxy->start([&] { wanted = true; }));
   const auto session = keeper();
   ASSERT_TRUE(session->advance());
   ASSERT_TRUE(session->ask_to_park());
