@@ -67,7 +67,7 @@ void ConnectionKeeper::act(TimePoint now) {
 }
 
 Result<FileDescriptor> ConnectionKeeper::connect() const {
-  FileDescriptor connection = SMC_TRY(make_socket_in(pod_.place, Hears::kRecords));
+  FileDescriptor connection = SMC_TRY(make_socket_in(pod_.place, Hears::kEverything));
   keep_few_in_flight(connection.get());
   SMC_TRY(connect_to_sidecar(connection.get(), parking::kKeeperSocket, node_.sidecar_uid));
   return connection;

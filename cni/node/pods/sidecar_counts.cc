@@ -8,37 +8,17 @@
 #include <string_view>
 
 #include "base/linux/descriptor_closer.h"
-#include "base/linux/peer_credentials.h"
 #include "base/linux/record_socket.h"
-#include "base/linux/unix_socket.h"
+#include "cni/node/pods/sidecar_socket.h"
 #include "cni/plugin/json_text.h"
 
 namespace fairlead::cni::node {
 namespace {
 
-constexpr std::string_view kAdminSocket = "@fairlead-admin";
+constexpr const char* kAdminSocket = "@fairlead-admin";
 constexpr std::string_view kGood = "HTTP/1.1 200 ";
 constexpr std::string_view kHeadEnd = "\r\n\r\n";
 constexpr Error kNoSidecar{Errc::kMalformed, "answer of a sidecar", 0};
-
-// Sockets belong to the network namespace in which they were created.
-Result<FileDescriptor> make_socket(const std::string& path, const NetnsIdentity& identity) {
-  const Netns netns = SMC_TRY(Netns::open(path));
-  if (netns.identity() != identity) return Error{Errc::kNotFound, "network namespace", 0};
-  const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
-  FileDescriptor fd = SMC_TRY(make_unix_socket(SOCK_STREAM));
-  refuse_descriptors(fd.get());
-  return fd;
-}
-
-Result<void> connect_to(int fd, std::uint32_t uid) {
-  const auto address = UnixAddress::parse(kAdminSocket);
-  if (!address) return Error{Errc::kUnsupported, "name of the admin socket", 0};
-  if (::connect(fd, address->data(), address->size()) != 0) return system_error("connect", errno);
-  if (!is_peer_of_user(fd, uid))
-    return Error{Errc::kPermission, "another user than the sidecar's", 0};
-  return {};
-}
 
 Result<std::string> receive_all(int fd) {
   DescriptorCloser closer([] { return false; });
@@ -68,8 +48,10 @@ Result<std::string> receive_all(int fd) {
 // The body of the answer to a GET.
 Result<std::string> get(const std::string& netns, const NetnsIdentity& identity, std::uint32_t uid,
                         std::string_view path) {
-  const FileDescriptor fd = SMC_TRY(make_socket(netns, identity));
-  SMC_TRY(connect_to(fd.get(), uid));
+  const FileDescriptor fd =
+      SMC_TRY(make_socket_in({netns, identity}, Hears::kEverything, SOCK_STREAM));
+  refuse_descriptors(fd.get());
+  SMC_TRY(connect_to_sidecar(fd.get(), kAdminSocket, uid));
   const std::string request = "GET " + std::string(path) +
                               " HTTP/1.1\r\nHost: fairlead\r\nConnection: close\r\n"
                               "Content-Length: 0\r\n\r\n";

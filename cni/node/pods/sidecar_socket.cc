@@ -12,11 +12,11 @@
 namespace fairlead::cni::node {
 
 // Sockets belong to the network namespace in which they were created.
-Result<FileDescriptor> make_socket_in(const WatchedPod& pod, Hears hears) {
+Result<FileDescriptor> make_socket_in(const WatchedPod& pod, Hears hears, int type) {
   const Netns netns = SMC_TRY(Netns::open(pod.netns));
   if (netns.identity() != pod.identity) return Error{Errc::kNotFound, "network namespace"};
   const NetnsVisit visit = SMC_TRY(NetnsVisit::enter(netns));
-  FileDescriptor fd = SMC_TRY(make_unix_socket(SOCK_SEQPACKET));
+  FileDescriptor fd = SMC_TRY(make_unix_socket(type));
   if (hears == Hears::kNothing && ::shutdown(fd.get(), SHUT_RD) != 0)
     return system_error("shutdown", errno);
   return fd;
