@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/linux/record_socket.h"
+#include "base/record_fields.h"
 
 namespace fairlead::broker {
 namespace {
@@ -17,16 +18,6 @@ constexpr std::array<char, 4> kMagic = {'F', 'L', 'b', 'k'};
 constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kVersionAt = 4, kKindAt = 5, kRefusalAt = 6, kSideAt = 7, kPeerAt = 8,
                       kFabricAt = 16, kLayoutAt = 21, kInstanceAt = 24, kNumberAt = 32, kPodAt = 40;
-
-template <class T>
-void put(MessageBytes& into, std::size_t at, const T& value) {
-  std::memcpy(into.data() + at, &value, sizeof value);
-}
-
-template <class T>
-void get(std::span<const std::byte> from, std::size_t at, T& value) {
-  std::memcpy(&value, from.data() + at, sizeof value);
-}
 
 }  // namespace
 
@@ -52,17 +43,17 @@ const char* to_string(Refusal refusal) {
 
 MessageBytes encode(const Message& message) {
   MessageBytes bytes{};
-  put(bytes, 0, kMagic);
-  put(bytes, kVersionAt, kVersion);
-  put(bytes, kKindAt, message.kind);
-  put(bytes, kRefusalAt, message.refusal);
-  put(bytes, kSideAt, message.side);
-  put(bytes, kPeerAt, message.peer.bytes);
-  put(bytes, kFabricAt, message.fabric.bytes);
-  put(bytes, kLayoutAt, message.layout);
-  put(bytes, kInstanceAt, message.buffer.instance);
-  put(bytes, kNumberAt, message.buffer.number);
-  put(bytes, kPodAt, message.pod);
+  put_field(bytes, 0, kMagic);
+  put_field(bytes, kVersionAt, kVersion);
+  put_field(bytes, kKindAt, message.kind);
+  put_field(bytes, kRefusalAt, message.refusal);
+  put_field(bytes, kSideAt, message.side);
+  put_field(bytes, kPeerAt, message.peer.bytes);
+  put_field(bytes, kFabricAt, message.fabric.bytes);
+  put_field(bytes, kLayoutAt, message.layout);
+  put_field(bytes, kInstanceAt, message.buffer.instance);
+  put_field(bytes, kNumberAt, message.buffer.number);
+  put_field(bytes, kPodAt, message.pod);
   return bytes;
 }
 
@@ -84,13 +75,13 @@ Result<Message> decode(std::span<const std::byte> bytes) {
   Message message;
   message.kind = static_cast<Message::Kind>(kind);
   message.refusal = static_cast<Refusal>(refusal);
-  get(bytes, kSideAt, message.side);
-  get(bytes, kPeerAt, message.peer.bytes);
-  get(bytes, kFabricAt, message.fabric.bytes);
-  get(bytes, kLayoutAt, message.layout);
-  get(bytes, kInstanceAt, message.buffer.instance);
-  get(bytes, kNumberAt, message.buffer.number);
-  get(bytes, kPodAt, message.pod);
+  get_field(bytes, kSideAt, message.side);
+  get_field(bytes, kPeerAt, message.peer.bytes);
+  get_field(bytes, kFabricAt, message.fabric.bytes);
+  get_field(bytes, kLayoutAt, message.layout);
+  get_field(bytes, kInstanceAt, message.buffer.instance);
+  get_field(bytes, kNumberAt, message.buffer.number);
+  get_field(bytes, kPodAt, message.pod);
   return message;
 }
 

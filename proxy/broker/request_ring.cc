@@ -4,8 +4,9 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <iterator>
+
+#include "base/record_fields.h"
 
 namespace fairlead::broker {
 namespace {
@@ -15,20 +16,10 @@ using SlotBytes = std::array<std::byte, kRequestBytes>;
 constexpr std::size_t kLayoutAt = 1, kZeroAt = 2, kChannelBytesAt = 4, kPeerAt = 8,
                       kInstanceAt = 16, kNumberAt = 24;
 
-template <class T>
-void put(SlotBytes& into, std::size_t at, const T& value) {
-  std::memcpy(into.data() + at, &value, sizeof value);
-}
-
-template <class T>
-void get(const SlotBytes& from, std::size_t at, T& value) {
-  std::memcpy(&value, from.data() + at, sizeof value);
-}
-
 void store(RequestSlot& slot, const SlotBytes& bytes) {
   for (std::size_t i = 0; i < std::size(slot.words); ++i) {
     std::uint64_t word = 0;
-    get(bytes, i * sizeof word, word);
+    get_field(bytes, i * sizeof word, word);
     slot.words[i].store(word, std::memory_order_relaxed);
   }
 }
@@ -36,7 +27,7 @@ void store(RequestSlot& slot, const SlotBytes& bytes) {
 SlotBytes load(const RequestSlot& slot) {
   SlotBytes bytes;
   for (std::size_t i = 0; i < std::size(slot.words); ++i)
-    put(bytes, i * sizeof(std::uint64_t), slot.words[i].load(std::memory_order_relaxed));
+    put_field(bytes, i * sizeof(std::uint64_t), slot.words[i].load(std::memory_order_relaxed));
   return bytes;
 }
 
@@ -63,12 +54,12 @@ Result<void> RequestWriter::push(const Request& request) {
     if (tail_ - head_ >= kRequestSlots) return Error{Errc::kWouldBlock, "request ring is full"};
   }
   SlotBytes bytes{};
-  put(bytes, 0, request.kind);
-  put(bytes, kLayoutAt, request.layout);
-  put(bytes, kChannelBytesAt, request.channel_bytes);
-  put(bytes, kPeerAt, request.peer.bytes);
-  put(bytes, kInstanceAt, request.buffer.instance);
-  put(bytes, kNumberAt, request.buffer.number);
+  put_field(bytes, 0, request.kind);
+  put_field(bytes, kLayoutAt, request.layout);
+  put_field(bytes, kChannelBytesAt, request.channel_bytes);
+  put_field(bytes, kPeerAt, request.peer.bytes);
+  put_field(bytes, kInstanceAt, request.buffer.instance);
+  put_field(bytes, kNumberAt, request.buffer.number);
   store(memory_->slots[tail_ % kRequestSlots], bytes);
   memory_->tail.store(++tail_, std::memory_order_release);
   return {};
@@ -82,17 +73,17 @@ Result<Request> RequestReader::take() {
   memory_->head.exchange(++head_, std::memory_order_seq_cst);
   const auto kind = static_cast<std::uint8_t>(bytes[0]);
   std::uint16_t zero = 0;
-  get(bytes, kZeroAt, zero);
+  get_field(bytes, kZeroAt, zero);
   if (kind < static_cast<std::uint8_t>(Request::Kind::kRegister) ||
       kind > static_cast<std::uint8_t>(Request::Kind::kFree) || zero != 0)
     return Error{Errc::kMalformed, "kind of a request"};
   Request request;
   request.kind = static_cast<Request::Kind>(kind);
-  get(bytes, kLayoutAt, request.layout);
-  get(bytes, kChannelBytesAt, request.channel_bytes);
-  get(bytes, kPeerAt, request.peer.bytes);
-  get(bytes, kInstanceAt, request.buffer.instance);
-  get(bytes, kNumberAt, request.buffer.number);
+  get_field(bytes, kLayoutAt, request.layout);
+  get_field(bytes, kChannelBytesAt, request.channel_bytes);
+  get_field(bytes, kPeerAt, request.peer.bytes);
+  get_field(bytes, kInstanceAt, request.buffer.instance);
+  get_field(bytes, kNumberAt, request.buffer.number);
   return request;
 }
 

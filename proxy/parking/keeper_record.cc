@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
+#include "base/record_fields.h"
 
 namespace fairlead::parking {
 namespace {
@@ -17,20 +18,6 @@ constexpr std::byte kAnswersOffers{4}, kFetches{8};  // 1 and 2 had a meaning be
 // Numbers between these two had a meaning before.
 constexpr auto kLastBeforeGap = static_cast<std::uint8_t>(KeeperRecord::Kind::kPark);
 constexpr auto kFirstBehindGap = static_cast<std::uint8_t>(KeeperRecord::Kind::kOffer);
-
-template <class T>
-void store(KeeperRecordBytes& into, std::size_t at, T value) {
-  for (std::size_t i = 0; i < sizeof value; ++i)
-    into[at + i] = static_cast<std::byte>(value >> (8 * i));
-}
-
-template <class T>
-T load(std::span<const std::byte> from, std::size_t at) {
-  T value = 0;
-  for (std::size_t i = 0; i < sizeof value; ++i)
-    value |= static_cast<T>(static_cast<T>(from[at + i]) << (8 * i));
-  return value;
-}
 
 }  // namespace
 
@@ -64,10 +51,10 @@ KeeperRecordBytes encode(const KeeperRecord& record) {
   bytes[kFlagsAt] = record.holds ? kHolds : std::byte{};
   bytes[kMoreFlagsAt] = (record.answers_offers ? kAnswersOffers : std::byte{}) |
                         (record.fetches ? kFetches : std::byte{});
-  store(bytes, kCountAt, record.count);
-  store(bytes, kDescriptionAt, record.description);
-  store(bytes, kBytesAt, record.bytes);
-  store(bytes, kTableAt, record.table);
+  put_field(bytes, kCountAt, record.count);
+  put_field(bytes, kDescriptionAt, record.description);
+  put_field(bytes, kBytesAt, record.bytes);
+  put_field(bytes, kTableAt, record.table);
   return bytes;
 }
 
@@ -91,10 +78,10 @@ Result<KeeperRecord> decode_record(std::span<const std::byte> bytes) {
   record.holds = (bytes[kFlagsAt] & kHolds) != std::byte{};
   record.answers_offers = (bytes[kMoreFlagsAt] & kAnswersOffers) != std::byte{};
   record.fetches = (bytes[kMoreFlagsAt] & kFetches) != std::byte{};
-  record.description = load<std::uint32_t>(bytes, kDescriptionAt);
-  record.table = load<std::uint32_t>(bytes, kTableAt);
-  record.count = load<std::uint32_t>(bytes, kCountAt);
-  record.bytes = load<std::uint64_t>(bytes, kBytesAt);
+  record.description = get_field<std::uint32_t>(bytes, kDescriptionAt);
+  record.table = get_field<std::uint32_t>(bytes, kTableAt);
+  record.count = get_field<std::uint32_t>(bytes, kCountAt);
+  record.bytes = get_field<std::uint64_t>(bytes, kBytesAt);
   return record;
 }
 

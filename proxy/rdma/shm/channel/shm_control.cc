@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <cstring>
+#include "base/record_fields.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -11,55 +11,43 @@ namespace {
 //    0  kind            1  source port   2  destination port   3  zero   4  domain
 //    8  source qp      12  dest. qp     16  rkey              20  zero
 //   24  address        32  size         40  buffer instance   48  buffer number   56  zero
-template <class T>
-void put(ControlBytes& into, std::size_t at, const T& value) {
-  std::memcpy(into.data() + at, &value, sizeof value);
-}
-
-template <class T>
-T get(std::span<const std::byte> from, std::size_t at) {
-  T value;
-  std::memcpy(&value, from.data() + at, sizeof value);
-  return value;
-}
-
 }  // namespace
 
 ControlBytes encode(const ControlMessage& message) {
   ControlBytes bytes{};
-  put(bytes, 0, message.kind);
-  put(bytes, 1, message.source_port.value);
-  put(bytes, 2, message.destination_port.value);
-  put(bytes, 4, message.domain.value);
-  put(bytes, 8, message.source.value);
-  put(bytes, 12, message.destination.value);
-  put(bytes, 16, message.rkey.value);
-  put(bytes, 24, message.address.value);
-  put(bytes, 32, message.size_bytes);
-  put(bytes, 40, message.buffer.instance);
-  put(bytes, 48, message.buffer.number);
+  put_field(bytes, 0, message.kind);
+  put_field(bytes, 1, message.source_port.value);
+  put_field(bytes, 2, message.destination_port.value);
+  put_field(bytes, 4, message.domain.value);
+  put_field(bytes, 8, message.source.value);
+  put_field(bytes, 12, message.destination.value);
+  put_field(bytes, 16, message.rkey.value);
+  put_field(bytes, 24, message.address.value);
+  put_field(bytes, 32, message.size_bytes);
+  put_field(bytes, 40, message.buffer.instance);
+  put_field(bytes, 48, message.buffer.number);
   return bytes;
 }
 
 Result<ControlMessage> decode_control(std::span<const std::byte> bytes) {
   if (bytes.size() < kControlBytes) return Error{Errc::kTruncated, "control message"};
   if (bytes.size() > kControlBytes) return Error{Errc::kMalformed, "control message too long"};
-  const auto kind = get<std::uint8_t>(bytes, 0);
+  const auto kind = get_field<std::uint8_t>(bytes, 0);
   if (kind < static_cast<std::uint8_t>(ControlMessage::Kind::kQueuePairReady) ||
       kind > static_cast<std::uint8_t>(ControlMessage::Kind::kWithdraw))
     return Error{Errc::kMalformed, "kind of a control message"};
   ControlMessage message;
   message.kind = static_cast<ControlMessage::Kind>(kind);
-  message.source_port = PortNumber(get<std::uint8_t>(bytes, 1));
-  message.destination_port = PortNumber(get<std::uint8_t>(bytes, 2));
-  message.domain = DomainId(get<std::uint32_t>(bytes, 4));
-  message.source = QpNumber(get<std::uint32_t>(bytes, 8));
-  message.destination = QpNumber(get<std::uint32_t>(bytes, 12));
-  message.rkey = RemoteKey(get<std::uint32_t>(bytes, 16));
-  message.address = RemoteAddress(get<std::uint64_t>(bytes, 24));
-  message.size_bytes = get<std::uint64_t>(bytes, 32);
-  message.buffer.instance = get<std::uint64_t>(bytes, 40);
-  message.buffer.number = get<std::uint64_t>(bytes, 48);
+  message.source_port = PortNumber(get_field<std::uint8_t>(bytes, 1));
+  message.destination_port = PortNumber(get_field<std::uint8_t>(bytes, 2));
+  message.domain = DomainId(get_field<std::uint32_t>(bytes, 4));
+  message.source = QpNumber(get_field<std::uint32_t>(bytes, 8));
+  message.destination = QpNumber(get_field<std::uint32_t>(bytes, 12));
+  message.rkey = RemoteKey(get_field<std::uint32_t>(bytes, 16));
+  message.address = RemoteAddress(get_field<std::uint64_t>(bytes, 24));
+  message.size_bytes = get_field<std::uint64_t>(bytes, 32);
+  message.buffer.instance = get_field<std::uint64_t>(bytes, 40);
+  message.buffer.number = get_field<std::uint64_t>(bytes, 48);
   return message;
 }
 
@@ -77,7 +65,7 @@ Result<void> ControlProducer::push(const ControlMessage& message) {
   const ControlBytes bytes = encode(message);
   Slot& slot = memory_->slots[tail_ % kControlSlots];
   for (std::size_t i = 0; i < std::size(slot.words); ++i)
-    slot.words[i].store(get<std::uint64_t>(bytes, i * sizeof(std::uint64_t)),
+    slot.words[i].store(get_field<std::uint64_t>(bytes, i * sizeof(std::uint64_t)),
                         std::memory_order_relaxed);
   memory_->tail.store(++tail_, std::memory_order_release);
   return {};
@@ -90,7 +78,7 @@ Result<ControlMessage> ControlConsumer::front() const {
   ControlBytes bytes;
   std::size_t at = 0;
   for (const SharedWord& word : memory_->slots[head_ % kControlSlots].words) {
-    put(bytes, at, word.load(std::memory_order_relaxed));
+    put_field(bytes, at, word.load(std::memory_order_relaxed));
     at += sizeof word;
   }
   return decode_control(bytes);
