@@ -2,18 +2,18 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "base/linux/handle.h"
 #include "base/result.h"
 #include "ctl/http_client.h"
+#include "ctl/timed_socket.h"
 #include "event/http/http_status.h"
 
 namespace fairlead::ctl {
@@ -25,10 +25,7 @@ constexpr json::Limits kAnswerLimits{event::kHttpsReplyBytesMax, 64, 500'000};
 constexpr unsigned kPageSize = 50;  // nodes are long, for their lists of images
 constexpr std::size_t kMessageCharsMax = 300;
 
-struct AddressListFree {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-using AddressList = std::unique_ptr<addrinfo, AddressListFree>;
+using AddressList = Handle<addrinfo, ::freeaddrinfo>;
 
 Result<AddressList, std::string> look_up(const std::string& host, std::uint16_t port) {
   addrinfo hints{};
@@ -46,22 +43,6 @@ std::string numeric(const addrinfo& address) {
                     NI_NUMERICHOST) != 0)
     return {};
   return text.data();
-}
-
-// Zero, or errno.
-int try_connect(const addrinfo& address, Duration timeout) {
-  const FileDescriptor socket(
-      ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return errno;
-  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
-  pollfd waiting{socket.get(), POLLOUT, 0};
-  const auto limit = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
-  if (::poll(&waiting, 1, static_cast<int>(limit)) <= 0) return ETIMEDOUT;
-  int error = 0;
-  socklen_t size = sizeof error;
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
-  return error;
 }
 
 std::string sentence_of(const event::HttpsRequest& request, const ApiAnswer& answer,
@@ -102,8 +83,13 @@ Result<ClusterClient, std::string> ClusterClient::connect(ClusterAccess access, 
                           "\" cannot be looked up: " + addresses.error());
   int error = ENOENT;
   for (const addrinfo* one = addresses->get(); one != nullptr; one = one->ai_next) {
-    error = try_connect(*one, timeout);
-    if (error != 0) continue;
+    const TimePoint deadline = std::chrono::steady_clock::now() + timeout;
+    const auto connected = connect_to(one->ai_addr, one->ai_addrlen, deadline, "connect");
+    if (!connected) {
+      const bool late = connected.error().code == Errc::kTimedOut;
+      error = late ? ETIMEDOUT : connected.error().system;
+      continue;
+    }
     access.target.host = numeric(*one);
     return ClusterClient(std::move(access), timeout);
   }
