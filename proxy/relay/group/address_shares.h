@@ -1,5 +1,5 @@
-// How many of something each client or server has, by the block of its address (address_block()):
-// the basis of limits for one address.
+// Counts objects per client or server, by the block of its address (address_block()). Limits per
+// address are based on these counts.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace fairlead::relay {
 class AddressShares {
  public:
   void add(const SocketAddress& address) { ++counts_[address_block(address)]; }
-  // REQUIRES: add() was called more often for addresses of this block.
+  // REQUIRES: add() has been called more often than remove() for addresses of this block.
   void remove(const SocketAddress& address) {
     const auto own = counts_.find(address_block(address));
     SMC_ASSERT(own != counts_.end());
@@ -23,7 +23,7 @@ class AddressShares {
     const auto own = counts_.find(address_block(address));
     return own == counts_.end() ? 0 : own->second;
   }
-  // Blocks with at least one.
+  // Number of blocks with at least one object.
   std::size_t block_count() const { return counts_.size(); }
 
  private:

@@ -52,7 +52,7 @@ Result<void> BufferSlabs::add_slab(const BufferSizes& sizes) {
     return budget_spent ? Error{Errc::kMemoryLimit, kBudgetSpent}
                         : Error{Errc::kExhausted, "locked memory"};
   }
-  // A smaller element that is free already is better than registering another slab of its size.
+  // A smaller element that is already free is better than another slab of its size.
   if (plan->size_code < sizes.wanted_code &&
       slabs_.can_take_at_most(sizes.wanted_code, plan->size_code))
     return {};
@@ -87,7 +87,7 @@ Result<BufferSlabs::Slab> BufferSlabs::register_slab(std::size_t size_bytes) {
   return slab;
 }
 
-// Each registration locks the same pages once more, by the kernel's account.
+// For each registration of the same pages, the kernel counts them as locked memory once more.
 smc::RingMemory BufferSlabs::ring_memory() const {
   smc::RingMemory memory{budget_.rings_left_bytes(), budget_.rings_limit_bytes()};
   const rdma::Device& device = *homes_[0].device;
@@ -105,7 +105,7 @@ void BufferSlabs::release(smc::ElementId element, TimePoint now) {
 void BufferSlabs::free(std::uint16_t slab) {
   const std::size_t bytes = slabs_.bytes(slab);
   slabs_.remove(slab);
-  memory_[slab].elsewhere.clear();  // before what they share
+  memory_[slab].elsewhere.clear();  // before the memory that they share
   memory_[slab].memory.reset();
   budget_.give_back(MemoryUse::kRings, bytes);
   stats_.pinned_bytes.sub(bytes);

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::uint8_t kLinksUsual = 2;  // where ports allow it and smc.max_links is not set
 
-// A group keeps its number of links for life, so a port that is down now counts too: it gives the
-// group its second link when it comes up.
+// A group keeps its maximum number of links for life. So a port that is down counts too: when it
+// comes up, it gives the group its second link.
 bool may_carry_links(const rdma::Port& port) {
   const bool down = port.state != rdma::PortState::kActive;
   return port.fault == rdma::PortFault::kNone && (down || !port.gid.is_zero());
@@ -41,7 +41,7 @@ Result<void> DeviceRegistry::add(std::unique_ptr<rdma::Device> device,
   });
   LinkDevice& added = (*slots_.insert(place, std::move(slot)))->link_device();
   list();
-  // Groups that are there may have waited for it.
+  // Existing groups may have waited for the device.
   for (const rdma::Port& port : added.device->ports())
     groups_.peers().for_each([&](Group& group) {
       group.handle_port(added, port.number, Group::PortChange::kUp, shared_.now());
@@ -71,7 +71,7 @@ bool DeviceRegistry::remove(const std::string& name) {
 
 void DeviceRegistry::set_watcher(FdWatcher* watcher) {
   watcher_ = watcher;
-  // Before the first group: who cannot be watched can still go.
+  // No group exists yet, so a device that cannot be watched can still be removed.
   std::erase_if(slots_, [&](const std::unique_ptr<DeviceSlot>& slot) {
     const Result<void> watched = slot->device().set_watcher(watcher);
     if (watched || watcher == nullptr) return false;
@@ -105,12 +105,12 @@ FallbackReason DeviceRegistry::no_device_reason() const {
   for (const std::unique_ptr<DeviceSlot>& slot : slots_) {
     if (!slot->reachability().leaves_node()) continue;
     if (slot->active()) {
-      // One that is well and in our network does not lead there.
+      // A device is usable and in our network, but does not lead to the peer.
       if (slot->in_network()) return FallbackReason::kNoRdmaDevice;
       if (!reason) reason = FallbackReason::kNoPnet;
       continue;
     }
-    // A port that is down says less than one that is up and lacks something.
+    // A port that is down is a weaker reason than one that is up and lacks something.
     for (const rdma::Port& port : slot->device().ports())
       if (const std::optional<PortObstacle> why = obstacle(port);
           why && (!reason || reason == FallbackReason::kPortDown))

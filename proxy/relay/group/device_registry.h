@@ -1,5 +1,5 @@
-// The devices of a worker: how they come and go, which of them is offered to a peer, and which
-// leads to one. Belongs to the worker's thread.
+// The devices of a worker: adds and removes them, chooses one to offer to a peer, and finds the one
+// that reaches a peer. Belongs to the worker's thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace fairlead::relay {
 
-// Who may refer to a device beside link groups.
+// Tells whether anything other than a link group uses a device.
 class DeviceUsers {
  public:
   virtual bool uses(const DeviceSlot& slot) const = 0;
@@ -34,7 +34,7 @@ class DeviceRegistry;
 // Finds the devices of one kind. Outlives the registry.
 class DeviceProvider {
  public:
-  // Adds devices that have come, and removes those that have gone.
+  // Adds devices that have appeared, and removes those that have gone.
   virtual void scan(DeviceRegistry& devices) = 0;
 
  protected:
@@ -43,62 +43,66 @@ class DeviceProvider {
 
 class DeviceRegistry final : public FdHandler {
  public:
-  // All outlive the registry. `peer_id`: of this worker. Keeps `shared.devices`.
+  // All arguments outlive the registry. `peer_id` is this worker's. Keeps `shared.devices` up to
+  // date.
   DeviceRegistry(const config::Config& config, const PeerId& peer_id, LinkGroupRegistry& groups,
                  GroupResources& shared, const DeviceUsers& users);
 
   const PeerId& peer_id() const { return peer_id_; }
 
-  // Where two lead to a peer, one that does not leave the node is preferred, then the earlier one.
+  // If two devices lead to a peer, one that does not leave the node is preferred, then the older
+  // one.
   Result<void> add(std::unique_ptr<rdma::Device> device,
                    std::unique_ptr<Reachability> reachability);
-  // Destroys a device that is gone for good. False while link groups or handshakes use it.
+  // Destroys a device that is gone for good. False: link groups or handshakes still use it.
   bool remove(const std::string& name);
-  // Of all devices, now and later; outlives them.
+  // Watches all present and future devices with `watcher`, which outlives them. Removes devices
+  // that cannot be watched.
   void set_watcher(FdWatcher* watcher);
-  // It scans now, and every `interval`.
+  // Scans with `provider` now, and after every `interval`.
   void add_provider(DeviceProvider& provider, Duration interval);
-  // An operator takes a port out of use, or back. False where that cannot be done.
+  // Takes a port out of use, or back, on an operator's request. False if that is not possible.
   bool set_port_state(const std::string& device, PortNumber port, rdma::PortState state);
-  // Devices of one kind that are there, but cannot be used; for people.
+  // Sets the devices of one kind that exist but cannot be used. Operators see them in rows().
   void set_unusable(const std::string& kind, std::vector<DeviceRow> rows) {
     unusable_[kind] = std::move(rows);
   }
-  // Why there is no device; for the decisions that follow from it.
+  // Sets why there is no device. Fallback decisions report this reason.
   void set_no_device_reason(FallbackReason reason) { no_device_ = reason; }
 
   const std::vector<std::unique_ptr<DeviceSlot>>& slots() const { return slots_; }
-  // Why other nodes cannot be reached.
+  // The reason why other nodes cannot be reached.
   FallbackReason no_device_reason() const;
-  // A port of another network is as good as none.
+  // True if a usable port is in our network. A port of another network does not count.
   bool any_in_network() const;
 
-  // What a Proposal says: the port of a device that leaves the node, where there is one, and the
-  // fabric of the one that does not.
+  // The contents of a Proposal: a port, preferably of a device that leaves the node, and the fabric
+  // of a device that does not.
   struct Offered {
     DeviceSlot* slot = nullptr;
     rdma::Port port;
     wire::VendorArea vendor;
-    bool withheld = false;  // a device was left out: the path there is encrypted
+    bool withheld = false;  // a device was left out because the TCP path is encrypted
   };
   Offered offer_towards(const Place& place) const;
-  // The device that reaches the GID of an Accept: the offered one, if it does.
+  // The device that reaches the GID of an Accept. The offered device is preferred.
   DeviceSlot* slot_of_server(const Gid& gid, DeviceSlot* offered) const;
-  // Of each ring of a connection on that device. Where the peer's memory is not addressable, a
-  // direction has two, one at each end: each has half the size, and what a peer costs stays the
-  // same.
+  // The sizes of each ring of a connection on that device. If the peer's memory is not addressable,
+  // each direction has two rings, one at each end. Each ring then has half the size, so that a peer
+  // costs the same memory.
   BufferSizes buffer_sizes(const rdma::Device& device) const;
-  // The most links of a group whose first one begins at that port: smc.max_links if it is set.
-  // Otherwise two if another port leads to the same peers, and one if none does. The other port may
-  // be down.
+  // Maximum number of links of a group whose first link begins at that port: smc.max_links if it is
+  // set. Otherwise two if another port leads to the same peers, and one if none does. The other
+  // port may be down.
   std::uint8_t links_from(const DeviceSlot& slot, const rdma::Port& port) const;
-  // What a Proposal offers: the most of any port.
+  // The number of links in a Proposal: the maximum over all usable ports.
   std::uint8_t links_offered() const;
 
-  // Takes in what has arrived. True when more may be there.
+  // Processes completions and events that have arrived. True when more may be pending.
   bool poll(TimePoint now);
   bool pending() const;
-  // Before and after the thread sleeps. False: something has arrived meanwhile.
+  // Called before and after the thread sleeps. arm() returns false if something has arrived
+  // meanwhile.
   bool arm();
   void disarm();
   void ring_doorbells();
@@ -119,7 +123,7 @@ class DeviceRegistry final : public FdHandler {
   FdWatcher* watcher_ = nullptr;
   FallbackReason no_device_ = FallbackReason::kNoRdmaDevice;
   std::map<std::string, std::vector<DeviceRow>> unusable_;  // by kind
-  std::vector<std::unique_ptr<event::Timer>> scans_;        // one a provider
+  std::vector<std::unique_ptr<event::Timer>> scans_;  // one per provider
   std::vector<std::unique_ptr<DeviceSlot>> slots_;
 };
 

@@ -24,7 +24,7 @@ const char* describe(rdma::CompletionStatus status) {
   return "?";
 }
 
-// By the peer, or here: a message that does not fit.
+// The peer refused the message, or a message did not fit into the receive buffer here.
 bool was_refused(const rdma::Completion& completion) {
   return completion.status == rdma::CompletionStatus::kRemoteAccessError ||
          (completion.status == rdma::CompletionStatus::kLocalError &&
@@ -57,7 +57,7 @@ Result<std::unique_ptr<DeviceSlot>> DeviceSlot::create(std::unique_ptr<rdma::Dev
   std::unique_ptr<ReceivePool> pool = SMC_TRY(
       ReceivePool::create(slot->own_.receives, own, *slot->receive_domain_,
                           shared ? pool_of_worker(budget.limit_bytes()) : kPoolOnTrial, budget));
-  // Otherwise it was a trial: a device on which no group could have one is of no use.
+  // Otherwise the pool was a trial: a device on which no group could have a pool is useless.
   if (!shared) return slot;
   slot->shared_pool_ = std::move(pool);
   slot->own_.shared_pool = slot->shared_pool_.get();
@@ -110,16 +110,16 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
   const auto found = own_.queue_pairs.find(completion.queue_pair);
   const LinkPlace* at = found == own_.queue_pairs.end() ? nullptr : &found->second;
   if (completion.kind == rdma::Completion::Kind::kReceive) {
-    // Of a group that is gone there may be neither; its own pool goes with it.
+    // If the group is gone, its link and its own pool may be gone as well.
     if (ReceivePool* pool = own_.receives.pool_of(completion)) {
       if (at && completion.status == rdma::CompletionStatus::kSuccess)
         at->group->handle_message(at->link, pool->message(completion), now);
-      // A message may end the link that it came over, and its pool.
+      // A message may end the link that it arrived on, and that link's pool.
       if ((pool = own_.receives.pool_of(completion)) != nullptr) pool->take_back(completion);
     }
   }
   if (!at) return;
-  // On shared memory any pod of the node can cause it, and no packet is involved.
+  // On shared memory any pod of the node can cause such a failure, and no packet is involved.
   if (was_refused(completion) && !device_->capabilities().remote_memory_addressable)
     refuse(*at, describe(completion.status), now);
   else if (completion.status != rdma::CompletionStatus::kSuccess)
@@ -131,7 +131,7 @@ void DeviceSlot::take(const rdma::Completion& completion, TimePoint now) {
 void DeviceSlot::refuse(LinkPlace place, const char* why, TimePoint now) {
   const std::uint64_t failed = stats_.link_failed.get();
   place.group->handle_link_failure(place.link, why, now);
-  // Not if it had failed before for another reason, or the peer has ended the group.
+  // Not counted if the link had failed before, or if the peer has ended the group.
   if (stats_.link_failed.get() != failed) stats_.link_refused.add();
 }
 

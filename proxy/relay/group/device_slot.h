@@ -1,5 +1,5 @@
-// One device as a worker uses it: what all link groups share on it, and what arrives for those
-// whose queue pairs it carries.
+// One device as a worker uses it: the resources that all link groups share on it, and the dispatch
+// of what arrives to the groups whose queue pairs it carries.
 #pragma once
 
 #include <memory>
@@ -18,16 +18,16 @@
 namespace fairlead::relay {
 
 inline constexpr std::size_t kCompletionsPerPoll = 64;
-// Polls of one turn; what is left waits for the next, so that sockets get theirs.
+// Polls per turn. Other completions wait for the next turn, so that sockets get their share.
 inline constexpr unsigned kPollsPerTurn = 8;
 
-// Lines about what peers did wrong on one device, in kFaultLineInterval.
+// Log lines of one kind about faults on one device, per kFaultLineInterval.
 inline constexpr unsigned kFaultLines = 10;
 inline constexpr Duration kFaultLineInterval = std::chrono::seconds(10);
 
 class DeviceSlot {
  public:
-  // `groups` are those of the worker.
+  // `groups` is the worker's table.
   static Result<std::unique_ptr<DeviceSlot>> create(std::unique_ptr<rdma::Device> device,
                                                     std::unique_ptr<Reachability> reachability,
                                                     PeerTable& groups, WorkerStats& stats,
@@ -38,18 +38,18 @@ class DeviceSlot {
   const Reachability& reachability() const { return *reachability_; }
   const char* kind() const { return reachability_->kind(); }
   LinkDevice& link_device() { return own_; }
-  // Some port could be used.
+  // True if a port is usable.
   bool active() const;
-  // … and is in our network.
+  // True if a usable port is in our network.
   bool in_network() const;
   std::optional<rdma::Port> choose_port(const Place& place) const {
     return reachability_->choose_port(device_->ports(), place);
   }
 
-  // Up, but not for that place (Reachability::withheld).
+  // True if a port is usable, but the device is withheld from that place (Reachability::withheld).
   bool withheld(const Place& place) const { return active() && reachability_->withheld(place); }
 
-  // Takes in what has arrived. True when more may be there.
+  // Processes what has arrived. True when more may be pending.
   bool poll(TimePoint now);
 
  private:
@@ -57,7 +57,7 @@ class DeviceSlot {
              PeerTable& groups, WorkerStats& stats);
   void take(const rdma::Completion& completion, TimePoint now);
   void take(const rdma::AsyncEvent& event, TimePoint now);
-  // The link fails because this device or the peer's has refused a packet.
+  // Fails the link because this device or the peer's device has refused a packet.
   void refuse(LinkPlace place, const char* why, TimePoint now);
   void report(const rdma::PeerFault& fault, TimePoint now);
 

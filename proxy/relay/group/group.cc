@@ -35,13 +35,13 @@ Result<std::unique_ptr<Group>> Group::create(GroupResources& shared, const Group
 }
 
 Group::~Group() {
-  // Before the slabs, whose memory the peer might still be writing.
+  // Destroy queue pairs before the slabs, whose memory the peer may still be writing.
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) transport_.destroy(i);
 }
 
 void Group::protocol_changed(TimePoint now) {
   memory_.bar_refused_slabs();
-  // Not from within a task: it may be about to name a slab.
+  // Not from within a task, which may be about to name a slab.
   if (!performing_) memory_.return_slabs(sender_.done_requests(), now);
   perform_tasks(now);
   report_.count(protocol_);
@@ -106,8 +106,8 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
   smc::RmbElement found = SMC_TRY(peer_memory_.find(relay.buffers(), relay.link()));
   for (Result<void> open = peer_memory_.open(relay, found); !open;
        open = peer_memory_.open(relay, found)) {
-    // A link that has died without our knowing leads nowhere. Where another one is left, the
-    // connection is on that afterwards.
+    // The link has died without our noticing. If another link is left, the failure moves the
+    // connection to it.
     if (protocol_.links().active_count() <= 1) return open.error();
     const smc::LinkIndex tried = relay.link();
     handle_link_failure(tried, open.error().what, shared_.now());
@@ -116,7 +116,7 @@ Result<void> Group::prepare_sending(SmcRelay& relay, const PeerElement& element,
   }
   SMC_TRY(peer_memory_.claim(relay, found));
   const auto send_ring_bytes = static_cast<std::uint32_t>(relay.buffers().send_ring_bytes().size());
-  // Where memory is addressable the peer is Fairlead, which repeats everything.
+  // If memory is addressable, the peer is Fairlead, which repeats everything.
   const bool reserved = protocol_.links().max() > 1 && send_ring_bytes != 0;
   relay.connection().set_peer(peer_token, found, send_ring_bytes,
                               reserved ? smc::kSwitchReserveBytes : 0);
@@ -148,7 +148,7 @@ void Group::handle_cdc(smc::LinkIndex link, std::span<const std::byte> message, 
   const Result<wire::CdcMessage> cdc = wire::decode_cdc(message);
   SmcRelay* relay = cdc ? table_.find(cdc->token) : nullptr;
   if (relay == nullptr) {
-    // A late message to a connection that has gone, or nonsense; neither is answered.
+    // A late message to a connection that is gone, or an invalid one. Neither is answered.
     shared_.stats->cdc_rejected.add();
     return;
   }
@@ -172,7 +172,7 @@ void Group::handle_llc(smc::LinkIndex link, std::span<const std::byte> message, 
     shared_.lines.write(LogLevel::kDebug, "smc.llc", "rejected", now, [&](LogEvent& line) {
       line.field("group", start_.id).field("what", llc.error().what);
     });
-    // Of a type that is known: what the peer has told of its memory and links cannot be relied on.
+    // The type is known, so what the peer has told about its memory and links is not reliable.
     if (llc.error().code != Errc::kMalformed) return;
     protocol_.terminate(wire::DeleteLinkReason::kProtocolViolation, false,
                         "the peer broke the protocol of links");
@@ -222,7 +222,7 @@ void Group::handle_link_failure(smc::LinkIndex link, const char* why, TimePoint 
 }
 
 void Group::perform_tasks(TimePoint now) {
-  // What goes wrong with one task makes others, which the loop below finds.
+  // If a task fails, it creates others; the loop below finds them.
   if (performing_) return;
   performing_ = true;
   while (const std::optional<smc::LinkTask> task = protocol_.poll_task(now)) {
@@ -280,10 +280,11 @@ void Group::move_connections(const smc::LinkTask& task, TimePoint now) {
   if (!reached) handle_link_failure(task.to, "the peer's memory is out of reach there", now);
 }
 
-// False when the new link is of no use either. The connection keeps its old way then: until it is
-// told that it is lost it may still write there, into memory that nobody looks at any more.
+// False if the new link is useless as well. The connection then keeps its old way: until it learns
+// that it is lost, it may still write there, into memory that nobody reads any more.
 bool Group::move(SmcRelay& relay) {
-  // Without an element of the peer's it is in negotiation, and will be told of one for any link.
+  // Without an element of the peer the connection still negotiates, and will learn one for any
+  // link.
   if (relay.connection().closing().lost() || relay.buffers().peer().size_bytes == 0) return true;
   Result<smc::RmbElement> element = peer_memory_.find(relay.buffers(), relay.link());
   if (!element) {
@@ -318,7 +319,7 @@ void Group::handle_port(const LinkDevice& device, PortNumber port, PortChange ch
 
 void Group::handle_port_down(const LinkDevice& device, PortNumber port, TimePoint now) {
   const rdma::Port& changed = device.device->ports()[port.value - 1U];
-  // Old news: what has survived the outage is needed more than ever when the next one is at hand.
+  // The event is stale: the port is active again, and its links have survived the outage.
   if (changed.state == rdma::PortState::kActive) return;
   const smc::LinkSet& links = protocol_.links();
   const auto hit = [&](smc::LinkIndex i) { return links[i] && transport_.is_at(i, device, port); };
@@ -329,7 +330,8 @@ void Group::handle_port_down(const LinkDevice& device, PortNumber port, TimePoin
   if (!another) return;
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)
     if (hit(i)) handle_link_failure(i, "its port went down", now);
-  // Its link was found dead before, and what was tried instead may have led to this port again.
+  // The port's link was found dead before, and its replacement may have been tried on this port
+  // again.
   if (!lost && links.active_count() < links.max() && transport_.leads_to_peers(device, changed))
     want_link(now);
 }
@@ -358,7 +360,7 @@ void Group::terminate(const char* why) {
 bool Group::termination_complete() const {
   if (!sender_.drained()) return false;
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) {
-    // Without a link the queue pair was never connected.
+    // Without a protocol link, the queue pair was never connected.
     if (!transport_.works(i) || !protocol_.links()[i]) continue;
     const std::uint32_t room = transport_.queue_pair(i)->send_room();
     if (!protocol_.peer_terminated() || room < transport_.send_requests_max(i)) return false;

@@ -1,7 +1,7 @@
-// A link group with all it owns on its devices, and the table of its connections. Performs what
+// A link group with all it owns on its devices, and the table of its connections. It performs what
 // smc::LinkGroup asks for: queue pairs (LinkTransport), registered memory (GroupMemory), the peer's
-// memory (PeerMemory), messages (GroupSender). It begins on one device and goes to others that lead
-// to the same peers as links ask for them.
+// memory (PeerMemory), messages (GroupSender). It begins on one device, and uses other devices that
+// lead to the same peers when links need them.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +23,23 @@
 
 namespace fairlead::relay {
 
-// How long a terminated group waits for its last words to be taken and the peer's to come. A peer
-// whose last message finds no queue pair repeats it without end on some devices.
+// How long a terminated group waits until its last messages are sent and the peer's have arrived.
+// If the queue pair is gone, the peer repeats its last message without end on some devices.
 inline constexpr Duration kClosingWait = std::chrono::seconds(2);
 
-// What a connection asks for: an element, and what it sends from or to.
+// The ring sizes that a connection asks for.
 struct RingSizes {
   BufferSizes own;
-  // Of the peer's element, which a client knows. A server assumes that of its own element, and so a
-  // client of our kind takes none that is larger.
+  // Size of the peer's element. Only a client knows it. A server assumes the size of its own
+  // element; a Fairlead client therefore takes no larger one.
   std::optional<std::uint32_t> peer_bytes;
 };
 
-// State of a group and its queue pairs, and the message ring that a channel to its peer may need.
+// Budget for the state of a group and its queue pairs, and for the message ring that a channel to
+// its peer may need.
 inline constexpr std::size_t kGroupBytes = 96 * 1024;
-// A new link group leaves this part of memory.limit. Connections without one are TCP, and need the
-// rest for their sockets.
+// A new link group must leave 1/kGroupsLeave of memory.limit free. Connections without a group use
+// TCP and need the rest for their sockets.
 inline constexpr std::size_t kGroupsLeave = 4;
 
 class Group final : public LinkFailureHandler {
@@ -64,41 +65,41 @@ class Group final : public LinkFailureHandler {
   // Begins to confirm the first link, which is connected.
   void start_first_contact(TimePoint now);
 
-  // A token and an element; kExhausted, or as BufferSlabs::take(), when there are none.
+  // A connection's token and element. join() fails with kExhausted or as BufferSlabs::take().
   struct Member {
     AlertToken token;
     smc::ElementId element;
   };
   Result<Member> join(const BufferSizes& sizes, smc::LinkIndex link);
   // `quarantine`: the peer may still write into the element, so it stays taken. A group with too
-  // many of them ends with its last connection.
+  // many such elements ends with its last connection.
   void leave(const Member& member, smc::LinkIndex link, bool quarantine, TimePoint now);
-  // Takes connections, as far as we are concerned.
+  // True if the group accepts another connection, as far as this side can tell.
   bool has_room() const {
     return protocol_.links().has_room_for_connection() && !memory_.quarantine_full() &&
            !peer_memory_.crowded();
   }
-  // A send ring, or where the peer's memory is addressable, the budget for the peer's element.
-  // Taken together with the element, because nobody can decline any more once the peer has
+  // Takes a send ring or, if the peer's memory is addressable, the budget for the peer's element.
+  // This happens together with join(), because neither side can decline once the peer has
   // confirmed.
   Result<void> take_send_ring(SmcRelay& relay, const RingSizes& sizes);
-  // The way to the peer's element, which was named on link `named` (empty if that link has been
-  // deleted since): its memory where addressable, else the send ring.
+  // Prepares the way to the peer's element: its memory if that is addressable, else the send ring.
+  // The element was named on link `named` (empty if that link has been deleted since).
   Result<void> prepare_sending(SmcRelay& relay, const PeerElement& element,
                                std::optional<smc::LinkIndex> named, AlertToken peer_token);
   void release_sending(SmcRelay& relay);
 
   void handle_message(smc::LinkIndex link, std::span<const std::byte> message, TimePoint now);
-  // A connection of the link has reason to think that the peer is gone, or does not know the link.
+  // A connection of the link suspects that the peer is gone or does not know the link.
   void doubt(smc::LinkIndex link, smc::Doubt why, TimePoint now);
   void handle_link_failure(smc::LinkIndex link, const char* why, TimePoint now) override;
   enum class PortChange : std::uint8_t {
     kUp,
-    kDown,  // ignored where no other link is left: what goes over this one will find out by itself
+    kDown,  // ignored if no other link is left: traffic on this link will detect it
   };
   void handle_port(const LinkDevice& device, PortNumber port, PortChange change, TimePoint now);
   void handle_device_down(const LinkDevice& device, TimePoint now);
-  // An event of the protocol that concerns what the group owns.
+  // Handles a protocol event that concerns what the group owns.
   void handle_event(const smc::GroupEvent& event);
 
   // Tells the peer that the group is gone.

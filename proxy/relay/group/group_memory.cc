@@ -94,7 +94,7 @@ void GroupMemory::return_slabs(const DoneRequests& done, TimePoint now) {
   return_send_rings(done, now);
 }
 
-// What the peer may write to stays registered until it has answered that it does not.
+// Memory that the peer may write to stays registered until the peer has confirmed the deletion.
 void GroupMemory::return_rmbs(TimePoint now) {
   while (rmbs_->retire(now - shared_.slab_idle)) continue;
   if (rmbs_->retired_count() == 0) return;
@@ -131,8 +131,8 @@ void GroupMemory::return_send_rings(const DoneRequests& done, TimePoint now) {
   }
 }
 
-// Few requests report their end, but DELETE_RKEY and TEST_LINK do, and what was posted before them
-// is over then.
+// Few requests report their completion, but DELETE_RKEY and TEST_LINK do. What was posted before
+// them is complete then.
 bool GroupMemory::reads_over(std::uint16_t slab, const DoneRequests& done) const {
   if (slab >= last_reads_.size()) return true;
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i)

@@ -1,4 +1,4 @@
-// What the groups of a worker share, and what one begins with.
+// What the groups of a worker share, and the parameters of a new group.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace fairlead::relay {
 
 class Group;
 
-// Requests of one post(), all of one link; each transmission whole. Kept between uses.
+// The requests of one post(), all on one link. Transmissions are not split. Reused between posts.
 struct SendBatch {
   static constexpr std::size_t kRequestsMax = 64;
   smc::LinkIndex link = 0;
@@ -36,12 +36,12 @@ struct SendBatch {
     request = {};
     return request;
   }
-  // The slot for the bytes of the request that was added last.
+  // The message bytes of the request that was added last.
   std::array<std::byte, wire::kCdcBytes>& message() { return messages[count - 1]; }
 };
 
 struct GroupResources {
-  std::vector<LinkDevice*> devices;  // all there are, in the order in which they are preferred
+  std::vector<LinkDevice*> devices;  // all, in order of preference
   MemoryBudget* budget = nullptr;
   event::TimerQueue* timers = nullptr;
   WorkerStats* stats = nullptr;
@@ -49,8 +49,8 @@ struct GroupResources {
   Duration slab_idle{};  // how long a slab without connections is kept
   const Clock* clock = nullptr;
   TimePoint now() const { return clock->now(); }
-  std::vector<Group*> changed;      // protocol().output() may have events; may be repeated
-  PacedLines lines = PacedLines();  // that peers can cause
+  std::vector<Group*> changed;  // groups whose protocol().output() may have events; may repeat
+  PacedLines lines = PacedLines();  // log lines that peers can cause
   SendBatch batch;
 };
 
@@ -61,7 +61,7 @@ struct GroupStart {
   smc::Terms terms;
   LinkDevice* device = nullptr;  // of the first link
   rdma::Port port;               // likewise
-  std::optional<Place> place;    // what other links lead from and to; wanted where there may be any
+  std::optional<Place> place;  // both ends of further links; set if there may be any
   unsigned links_max = 1;
   std::uint32_t random = 0;
 };

@@ -24,7 +24,7 @@ void GroupSender::reset_link(smc::LinkIndex link) {
 void GroupSender::handle_link_failed(smc::LinkIndex link) {
   SendQueue& queue = queues_[link];
   queue.records.clear();
-  // A connection that is still there repeats everything by itself.
+  // A connection that still exists repeats everything by itself.
   for (const FinalMessage& message : queue.final_messages)
     if (connections_.find(message.token) == nullptr) final_messages_.push_back(message);
   queue.final_messages.clear();
@@ -37,7 +37,7 @@ GroupMemory::DoneRequests GroupSender::done_requests() const {
   return done;
 }
 
-// False when a link has no room, or when the batch has to go out first.
+// False if a link has no room, or if the batch must be posted first.
 bool GroupSender::flush_llc(TimePoint now) {
   SendBatch& batch = shared_.batch;
   while (batch.room() != 0) {
@@ -116,7 +116,7 @@ bool GroupSender::transmit(SmcRelay& relay) {
   return true;
 }
 
-// Once it has been posted, the connection may go, and nobody is left to repeat it.
+// Keeps a copy: once the message is posted, the connection may go and could not repeat it.
 void GroupSender::keep_final_message(const SmcRelay& relay, rdma::WorkRequest& request) {
   SendQueue& queue = queues_[relay.link()];
   request.signaled = true;
@@ -162,12 +162,12 @@ void GroupSender::post(TimePoint now) {
 void GroupSender::flush_connection(SmcRelay& relay, TimePoint now) {
   SendBatch& batch = shared_.batch;
   (void)relay.exchange_scheduled(false);
-  const smc::LinkIndex link = relay.link();  // one that is moved is scheduled again
+  const smc::LinkIndex link = relay.link();  // a moved connection is scheduled again
   while (relay.connection().transmit_due() && transport_.works(link)) {
     if (batch.count != 0 && (batch.link != link || batch.room() < kRequestsPerTransmit)) post(now);
     if (!transport_.works(link)) break;
     if (transport_.queue_pair(link)->send_room() < batch.count + kRequestsPerTransmit)
-      return schedule(relay);  // again when completions have made room
+      return schedule(relay);  // again when completions have freed room
     batch.link = link;
     if (!transmit(relay)) break;
   }

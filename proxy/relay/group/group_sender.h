@@ -1,5 +1,5 @@
-// What a link group sends to its peer: LLC messages, and the writes and CDC messages of its
-// connections, as far as the queue pairs have room.
+// Sends what a link group has for its peer as far as the queue pairs have room: LLC messages, and
+// the writes and CDC messages of its connections.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ namespace fairlead::relay {
 
 // A transmission is at most three writes and one message.
 inline constexpr std::uint32_t kRequestsPerTransmit = smc::Transmit::kWritesMax + 1;
-// A completion is a wake-up that only gives back room: for the send queue now and then, for a
-// connection's send ring once this part of it is taken.
+// A completion only frees room, but wakes the thread. So it is requested once per kSignalEvery
+// requests, or when 1/kRingShareHeld of a connection's send ring is in use.
 inline constexpr unsigned kSignalEvery = 32;
 inline constexpr unsigned kRingShareHeld = 4;
 
@@ -44,22 +44,22 @@ class GroupSender {
         connections_(connections),
         failures_(failures) {}
 
-  // The connection has something to send. It may have a transmission in flight.
+  // Queues a connection that has something to send. It may have a transmission in flight.
   void schedule(SmcRelay& relay);
   void unschedule(SmcRelay& relay);
-  // The group may have LLC messages.
+  // Notes that the group may have LLC messages to send.
   void schedule_llc() { llc_due_ = true; }
   bool pending() const { return !scheduled_.empty() || llc_pending() || !final_messages_.empty(); }
   // Sends what is due as far as the links have room.
   void flush(TimePoint now);
-  // True when nothing waits to be sent, but for connections.
+  // True when nothing but data of connections waits to be sent.
   bool drained() const { return !llc_pending() && final_messages_.empty(); }
 
-  // Owners of connections whose staged bytes were freed are notified.
+  // Frees the staged bytes of completed requests, and notifies the owners of the connections.
   void handle_send_done(smc::LinkIndex link, rdma::WorkId id);
-  // Nothing more goes over the link, and nothing that was posted will be reported.
+  // Drops the link's records: nothing more goes over it, and no posted request will be reported.
   void handle_link_failed(smc::LinkIndex link);
-  // Its index gets another queue pair.
+  // Prepares the link index for another queue pair.
   void reset_link(smc::LinkIndex link);
 
   std::uint64_t last_request(smc::LinkIndex link) const { return queues_[link].next_id - 1; }
@@ -72,18 +72,18 @@ class GroupSender {
     std::uint64_t sequence = 0;
     std::uint64_t written_until = 0;
   };
-  // The last message of a connection that has gone since. Its peer waits for it.
+  // The last message of a connection that may be gone. Its peer waits for the message.
   struct FinalMessage {
     rdma::WorkId id{};
     AlertToken token;
     std::array<std::byte, wire::kCdcBytes> bytes{};
   };
-  // What is on its way on a link.
+  // The requests in flight on a link.
   struct SendQueue {
     BoundedQueue<SendRecord> records{kSendRequestsPerLink};
-    std::list<FinalMessage> final_messages;  // kSendRequestsPerLink; where links can be added
-    std::uint64_t next_id = 1;               // goes on when the index is used again
-    std::uint64_t done_id = 0;               // of the last request that is known to be over
+    std::list<FinalMessage> final_messages;  // at most kSendRequestsPerLink; if links can be added
+    std::uint64_t next_id = 1;  // continues when the index is used again
+    std::uint64_t done_id = 0;  // last request known to be complete
     unsigned unsignaled = 0;
   };
 
@@ -107,7 +107,7 @@ class GroupSender {
   std::vector<SmcRelay*> flushing_;
   std::optional<smc::LlcToSend> llc_waiting_;
   bool llc_due_ = false;
-  std::list<FinalMessage> final_messages_;  // lost with their link, for another one
+  std::list<FinalMessage> final_messages_;  // lost with their link; to be sent on another one
 };
 
 }  // namespace fairlead::relay

@@ -1,5 +1,5 @@
-// One device as link groups use it. A group has its links on any devices of its worker that lead to
-// the same peers, so a queue pair is found by its device first: numbers are unique only there.
+// One device as link groups use it. The links of a group may be on any of the worker's devices that
+// lead to the same peers. QP numbers are unique per device only, so lookups start from the device.
 #pragma once
 
 #include <unordered_map>
@@ -23,8 +23,8 @@ struct LinkDevice {
   rdma::Device* device = nullptr;
   const Reachability* reachability = nullptr;
   ReceivePools receives;
-  ReceivePool* shared_pool = nullptr;  // of all groups, where its queue crosses domains
-  std::unordered_map<QpNumber, LinkPlace> queue_pairs;  // of all groups, kept by them
+  ReceivePool* shared_pool = nullptr;  // of all groups, if its queue crosses protection domains
+  std::unordered_map<QpNumber, LinkPlace> queue_pairs;  // of all groups, which maintain it
 };
 
 }  // namespace fairlead::relay

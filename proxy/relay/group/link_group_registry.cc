@@ -5,7 +5,7 @@
 namespace fairlead::relay {
 namespace {
 
-// How often a terminated group is looked at until it can be destroyed.
+// How often a terminated group is checked until it can be destroyed.
 constexpr Duration kClosingInterval = std::chrono::milliseconds(10);
 
 void fill_link(LogEvent& line, Group& group, const smc::GroupEvent& event) {

@@ -1,5 +1,5 @@
-// The link groups of a worker, by peer: how they begin, what their events mean to those who wait
-// for them or have connections in them, and how they end. Belongs to the worker's thread.
+// The link groups of a worker, by peer: creates them, passes their events to the owners of waiting
+// or joined connections, and destroys them. Belongs to the worker's thread.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,33 @@
 
 namespace fairlead::relay {
 
-// Sessions that may wait for one first contact; more would time out before their turn.
+// Sessions of a worker that may wait for first contacts; more would time out before their turn.
 inline constexpr std::size_t kWaitersMax = 1024;
 
 class LinkGroupRegistry {
  public:
-  // `worker` is in the names of groups, `seed` gives tokens their beginning.
+  // `worker` is part of group names; `seed` makes the first tokens random.
   LinkGroupRegistry(GroupResources& shared, unsigned worker, std::uint64_t seed)
       : shared_(shared), worker_(worker), random_(seed) {}
 
   PeerTable& peers() { return peers_; }
 
-  // A group with the peer of `key`, at this address of its TCP connection, without port. Fills in
-  // what is missing in `start`: id, role, peer and random number.
+  // Creates a group with the peer of `key`. `address` is that of the peer's TCP connection, without
+  // port. Fills in the rest of `start`: id, role, peer and random number.
   Result<Group*> create(const PeerKey& key, const SocketAddress& address, GroupStart start);
 
-  // The owner waits until `group` is confirmed or lost. False when too many do.
+  // `owner` waits until `group` is confirmed or lost. False if too many owners wait already.
   bool wait_for(Group& group, ConnectionOwner& owner);
   void stop_waiting(const ConnectionOwner& owner);
 
-  // Acts on what the groups have changed since the last call. What changes meanwhile waits.
+  // Handles the events of groups that have changed since the last call. New changes wait for the
+  // next.
   void handle_events();
   bool events_pending() const { return !shared_.changed.empty(); }
-  // Gives what is due to the devices. True when there was something.
+  // Posts what is due to the devices. True if there was anything.
   bool flush(TimePoint now);
-  // Destroys terminated groups whose connections have left, when both sides have had their final
-  // messages.
+  // Destroys terminated groups that have no connections left, when both sides have had their final
+  // messages or kClosingWait is over.
   void destroy_closed();
   // Tells every peer that its groups are gone.
   void terminate_all(const char* why);
@@ -54,7 +55,7 @@ class LinkGroupRegistry {
   void handle_events_of(Group& group);
   void handle_terminated(Group& group, const char* why);
   void notify_announced(Group& group);
-  // Those with a connection in the group, and those that wait for it; these wait no longer.
+  // The owners of connections in the group and those that wait for it. The latter stop waiting.
   std::vector<ConnectionOwner*> owners_of(Group& group);
   static std::vector<ConnectionOwner*> owners_of_connections(Group& group);
 
@@ -69,7 +70,7 @@ class LinkGroupRegistry {
   };
   std::vector<ClosingGroup> closing_;
   std::optional<event::Timer> closing_timer_;
-  std::uint64_t created_ = 0;  // the number in the latest name
+  std::uint64_t created_ = 0;  // number in the latest group name
 };
 
 }  // namespace fairlead::relay

@@ -1,4 +1,4 @@
-// What people and metrics get to know of a link group.
+// What operators and metrics see of a link group.
 #pragma once
 
 #include <array>
@@ -21,18 +21,18 @@ class LinkGroupReport {
   LinkGroupReport(const LinkGroupReport&) = delete;
   LinkGroupReport& operator=(const LinkGroupReport&) = delete;
 
-  // The gauges of groups by type, and of active links.
+  // Updates the gauges of groups by type, and of active links.
   void count(const smc::LinkGroup& protocol) {
     count(protocol.links().type(), protocol.usable() ? protocol.links().active_count() : 0);
   }
-  // From the peer's first contact; padded with spaces or zeros.
+  // Sets the peer's host name from its first contact; padded with spaces or zeros.
   void set_peer_host(const std::array<char, 32>& padded);
-  // But for the worker.
+  // The row without its worker number.
   LinkGroupRow row(const GroupStart& start, const smc::LinkGroup& protocol,
                    const LinkTransport& transport, const GroupMemory& memory, TimePoint now) const;
 
  private:
-  void count(std::optional<smc::GroupType> type, unsigned links);  // nothing: it is no more
+  void count(std::optional<smc::GroupType> type, unsigned links);  // no type: the group is gone
 
   WorkerStats& stats_;
   std::string peer_host_;

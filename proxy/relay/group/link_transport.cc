@@ -11,7 +11,7 @@ LinkTransport::~LinkTransport() {
   for (smc::LinkIndex i = 0; i < smc::kLinksMax; ++i) destroy(i);
 }
 
-// The slabs that there are, and those to come, are registered there.
+// Registers all present and future slabs with the device.
 Result<std::size_t> LinkTransport::attach(LinkDevice& device, GroupMemory& memory) {
   for (std::size_t i = 0; i < attachments_.size(); ++i)
     if (attachments_[i].device == &device) return i;
@@ -25,7 +25,7 @@ Result<std::size_t> LinkTransport::attach(LinkDevice& device, GroupMemory& memor
   return attachments_.size() - 1;
 }
 
-// Whose queue the queue pair takes its messages from.
+// The pool that supplies the queue pair's receive buffers.
 Result<ReceivePool*> LinkTransport::pool_for(Endpoint& endpoint) {
   const Attachment& attachment = attachments_[endpoint.attachment];
   if (attachment.own_pool) return attachment.own_pool.get();

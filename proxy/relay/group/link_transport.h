@@ -1,7 +1,7 @@
 // The queue pairs of a group's links, on the devices and ports that lead to its peer.
 //
-// A queue pair that has failed stays, for nothing but its name, until its index is used again:
-// messages that it has received may still be polled, and an Accept may be on its way that names it.
+// A failed queue pair stays until its index is used again, because its number is still needed:
+// messages that it has received may still be polled, and an Accept in flight may name it.
 #pragma once
 
 #include <array>
@@ -21,36 +21,37 @@ class GroupMemory;
 
 class LinkTransport {
  public:
-  // `receiver` gets what arrives on the queue pairs. It is not called here.
+  // `receiver` is registered for what arrives on the queue pairs. This class does not call it.
   LinkTransport(GroupResources& shared, const GroupStart& start, Group* receiver)
       : shared_(shared), start_(start), receiver_(receiver) {}
   ~LinkTransport();
   LinkTransport(const LinkTransport&) = delete;
   LinkTransport& operator=(const LinkTransport&) = delete;
 
-  // A port where a link may begin.
+  // A port on which a link may begin.
   struct PortCandidate {
     LinkDevice* device = nullptr;
     rdma::Port port;
   };
 
-  // Makes the queue pair of a link. `memory` is registered with a device that is new to the group.
+  // Creates the queue pair of a link. Registers `memory` with the device if that is new to the
+  // group.
   Result<void> create(smc::LinkIndex link, const PortCandidate& at, GroupMemory& memory);
   Result<void> connect(smc::LinkIndex link, const rdma::PeerEndpoint& peer);
   Result<void> connect(smc::LinkIndex link, const smc::LinkPeer& peer);
-  // Nothing goes over it any more, and nothing that was posted will be reported. False if it had
-  // failed before, or there is none.
+  // Fails the link: nothing more goes over it, and no posted request will be reported. False if it
+  // had failed before, or has no queue pair.
   bool fail(smc::LinkIndex link);
   void destroy(smc::LinkIndex link);
 
-  // Null where a link has no queue pair. That of a failed link is one.
+  // Null if the link has no queue pair. A failed link still has one.
   rdma::QueuePair* queue_pair(smc::LinkIndex link) const {
     return endpoints_[link].queue_pair.get();
   }
   bool works(smc::LinkIndex link) const { return queue_pair(link) && !endpoints_[link].failed; }
   const rdma::Port& port(smc::LinkIndex link) const { return endpoints_[link].port; }
   const rdma::PeerEndpoint& peer(smc::LinkIndex link) const { return endpoints_[link].peer; }
-  // Which of the devices of the group, counted in the order in which they came.
+  // Index of the link's device among the devices of the group, in the order of attachment.
   std::size_t attachment(smc::LinkIndex link) const { return endpoints_[link].attachment; }
   LinkDevice& device(smc::LinkIndex link) const { return *attachments_[attachment(link)].device; }
   bool is_at(smc::LinkIndex link, const LinkDevice& device, PortNumber port) const {
@@ -58,7 +59,7 @@ class LinkTransport {
   }
   smc::LinkIdentity identity(smc::LinkIndex link) const;
   std::uint32_t send_requests_max(smc::LinkIndex link) const;
-  // The same for all devices of a group.
+  // These are the same for all devices of a group.
   bool remote_memory_addressable() const;
   bool returns_pages() const;
   // As Device::return_pages(), on the device of that link.
@@ -67,19 +68,20 @@ class LinkTransport {
     return device(link).device->return_pages(view);
   }
 
-  // The link that ends, or has ended, at this queue pair of the peer. The MAC counts in version 1.
+  // The link that ends, or has ended, at this queue pair of the peer. The MAC matters in version 1
+  // only.
   std::optional<smc::LinkIndex> link_to(QpNumber queue_pair, const Gid& gid, const Mac& mac) const;
-  // An active link leads to that port of the peer; likewise.
+  // True if an active link leads to that port of the peer. The MAC matters in version 1 only.
   bool leads_to(const Gid& peer, const Mac& mac, const smc::LinkSet& links) const;
-  // Something of the group lives on the device.
+  // True if the group has resources on the device.
   bool uses(const LinkDevice& device) const;
 
-  // Ports that work and lead to the peers of the first link; those of its own device come first.
+  // Usable ports that lead to the peers of the first link, beginning with those of its own device.
   std::vector<PortCandidate> candidates() const;
   bool leads_to_peers(const LinkDevice& device, const rdma::Port& port) const;
-  // For a further link: a port without one, else a port whose link can be spared. One port carries
-  // two links only where the other side has two, and only if no two other links are apart: it would
-  // be deleted at once.
+  // Chooses the port of a further link: one without a link, else one whose link can be spared. A
+  // port carries two links only if the peer has two ports, and only if no two other links use
+  // separate ports. Otherwise the new link would be deleted at once.
   std::optional<PortCandidate> choose_port(const smc::LinkPeer& peer,
                                            const smc::LinkSet& links) const;
 
@@ -92,13 +94,13 @@ class LinkTransport {
   // What the group has on one device.
   struct Attachment {
     LinkDevice* device = nullptr;
-    // Its own makes this peer's keys worthless to every other.
+    // A domain per group makes this peer's keys useless to every other peer.
     std::unique_ptr<rdma::ProtectionDomain> domain;
-    // Where one for all groups cannot be, and one for all links of this group can.
+    // Set if no pool can serve all groups, but one can serve all links of this group.
     std::unique_ptr<ReceivePool> own_pool;
   };
   struct Endpoint {
-    std::unique_ptr<ReceivePool> own_pool;  // where none can be for several queue pairs
+    std::unique_ptr<ReceivePool> own_pool;  // if no pool can serve several queue pairs
     std::unique_ptr<rdma::QueuePair> queue_pair;
     std::size_t attachment = 0;
     rdma::Port port;
@@ -115,7 +117,7 @@ class LinkTransport {
   GroupResources& shared_;
   const GroupStart& start_;
   Group* receiver_;
-  std::vector<Attachment> attachments_;  // kLinksMax at most; the first is that of the first link
+  std::vector<Attachment> attachments_;  // at most kLinksMax; the first carries the first link
   std::array<Endpoint, smc::kLinksMax> endpoints_;
 };
 

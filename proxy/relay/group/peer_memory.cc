@@ -21,7 +21,7 @@ Result<void> PeerMemory::claim(SmcRelay& relay, const smc::RmbElement& element) 
   if (relay.buffers().send_ring() || relay.buffers().peer_ring()) return {};
   const PeerRingId ring{element.rkey, element.address};
   if (auto paid = rings_.claim(relay.buffers().reserved(), ring, element.size_bytes); !paid) {
-    relay.buffers().drop_remote();  // who does not pay keeps no view
+    relay.buffers().drop_remote();  // without payment there is no view
     return paid;
   }
   relay.buffers().set_paid_for(ring);
@@ -32,14 +32,15 @@ void PeerMemory::release(SmcRelay& relay) {
   const std::optional<PeerRingId> ring = relay.buffers().release_peer();
   if (!ring || !rings_.release(*ring)) return;
   drop_views(ring->rkey);
-  drop_views(relay.buffers().peer().rmb.rkey);  // another one after a move
+  drop_views(relay.buffers().peer().rmb.rkey);  // a different key after a move
 }
 
 void PeerMemory::forget(RemoteKey rkey) {
   if (rings_.forget(rkey)) drop_views(rkey);
 }
 
-// Keys may be the same on all links. What a connection writes to stays, whatever the peer says.
+// Keys may be the same on all links. A view that a connection writes to stays, whatever the peer
+// says.
 void PeerMemory::drop_views(RemoteKey rkey) {
   bool used = false;
   connections_.for_each([&](const SmcRelay& relay) {
@@ -70,13 +71,13 @@ Result<void> PeerMemory::check(smc::LinkIndex link, const wire::LlcMessage& mess
   return {};
 }
 
-// An error where memory is addressable, and what begins at the key cannot be written to. A link
-// that leads nowhere is noticed elsewhere.
+// Fails if memory is addressable and the memory at the key cannot be written to. A link that leads
+// nowhere is detected elsewhere.
 Result<void> PeerMemory::check(smc::LinkIndex link, const smc::RmbKey& key) {
   rdma::QueuePair* queue_pair = transport_.queue_pair(link);
   if (queue_pair == nullptr || !transport_.remote_memory_addressable()) return {};
   const auto view = queue_pair->remote_memory({key.rkey, key.address}, 1);
-  drop_views(key.rkey);  // nobody uses it yet
+  drop_views(key.rkey);  // not used yet
   const bool refused =
       !view && (view.error().code == Errc::kNotFound || view.error().code == Errc::kExhausted);
   if (refused) return view.error();

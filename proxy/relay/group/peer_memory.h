@@ -1,5 +1,5 @@
-// What the connections of a group may write of the peer's memory: its elements, by the keys of each
-// link, as views where remote memory is addressable, and the budget that those cost.
+// The peer's memory that connections of a group may write to: its elements by the keys of each
+// link, views of them if remote memory is addressable, and the budget that these cost.
 #pragma once
 
 #include <optional>
@@ -19,25 +19,25 @@ class PeerMemory {
              smc::ConnectionTable<SmcRelay>& connections)
       : protocol_(protocol), transport_(transport), connections_(connections), rings_(budget) {}
 
-  // The budget for an element that the peer has not named yet; where addressable.
+  // Reserves budget for an element that the peer has not named yet. Used if memory is addressable.
   Result<MemoryCharge> reserve(std::size_t bytes) { return rings_.reserve(bytes); }
-  // The element that the connection uses, as it is reached over a link.
+  // The connection's element at the peer, as reached over link `on`.
   Result<smc::RmbElement> find(const SmcBuffers& buffers, smc::LinkIndex on) const;
-  // The way to the element over the connection's link: a view where addressable, else its key.
+  // Opens the element over the connection's link: a view if memory is addressable, else the key.
   Result<void> open(SmcRelay& relay, const smc::RmbElement& element);
-  // Pays for the element with what was reserved, where addressable.
+  // Pays for the element from the reservation, if memory is addressable.
   Result<void> claim(SmcRelay& relay, const smc::RmbElement& element);
-  // The connection writes no more.
+  // Called when the connection writes no more.
   void release(SmcRelay& relay);
-  // The peer has deleted the key of an RMB: what was paid for its elements is free again, and its
-  // memory is unmapped as soon as no connection uses it.
+  // Called when the peer has deleted the key of an RMB. Frees the budget of its elements, and
+  // unmaps its memory as soon as no connection uses it.
   void forget(RemoteKey rkey);
-  // Too many elements without a connection are paid for.
+  // True if too many elements without a connection are paid for.
   bool crowded() const { return rings_.crowded(); }
 
-  // Whether the memory that a message of the peer makes usable can be written to. It is checked
-  // before a connection depends on it: a peer that has sent its Confirm, or has answered
-  // CONFIRM_LINK, hears no Decline.
+  // Checks that the memory which a message of the peer announces can be written to, before a
+  // connection depends on it. A peer that has sent its Confirm, or has answered CONFIRM_LINK,
+  // accepts no Decline.
   Result<void> check(smc::LinkIndex link, const wire::LlcMessage& message);
 
  private:

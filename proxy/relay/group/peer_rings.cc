@@ -19,7 +19,7 @@ Result<void> PeerRings::claim(MemoryCharge& reserved, const PeerRingId& ring, st
   }
   Ring& paid = found->second;
   const std::size_t before = paid.charge.bytes();
-  // The reservation may be what makes room for the rest.
+  // Released first, because the rest may need the room of the reservation.
   reserved = {};
   if (bytes > before && !paid.charge.resize(bytes)) return Error{Errc::kMemoryLimit, kBudgetSpent};
   if (paid.users++ == 0) --idle_;

@@ -1,5 +1,5 @@
-// What a link group pays for RMB elements of its peer, where those are addressable memory. The
-// kernel charges a page to whoever touches it first, and that is the sender. The pages stay when
+// The budget that a link group pays for RMB elements of its peer, if those are addressable memory.
+// The kernel charges a page to whoever touches it first, which is the sender. The pages stay when
 // the connection has ended: the peer keeps its slab, and gives the element to the next connection.
 // So an element is paid for once, from the first connection that may write to it until the peer
 // deletes the key or the group ends.
@@ -16,8 +16,8 @@
 
 namespace fairlead::relay {
 
-// Elements without a connection with which a group takes no more connections: a peer that names
-// another element each time cannot use up all memory with one group.
+// With more elements without a connection than this, a group takes no more connections. Otherwise a
+// peer that names another element each time could use up all memory with one group.
 inline constexpr std::size_t kIdlePeerRingsMax = 1024;
 
 struct PeerRingId {
@@ -30,16 +30,16 @@ class PeerRings {
  public:
   explicit PeerRings(MemoryBudget& budget) : budget_(budget) {}
 
-  // Before the peer has named an element. kMemoryLimit where the budget refuses.
+  // Reserves budget before the peer has named an element. kMemoryLimit if the budget refuses.
   Result<MemoryCharge> reserve(std::size_t bytes);
-  // A connection begins to use the element. What was reserved pays for it, or is given back where
-  // it has been paid for before. kMemoryLimit, and nothing changes, where more is needed than there
-  // is.
+  // A connection begins to use the element. The reservation pays for it, or is given back if the
+  // element is paid for already. kMemoryLimit if the budget is too small; the element's charge and
+  // users do not change then.
   Result<void> claim(MemoryCharge& reserved, const PeerRingId& ring, std::size_t bytes);
-  // The connection has ended. True when the peer has deleted the key and no other connection uses
-  // it. REQUIRES: claimed
+  // The connection has ended. True if the peer has deleted the key and no other connection uses it.
+  // REQUIRES: claim() has succeeded.
   bool release(const PeerRingId& ring);
-  // The peer has deleted the key: its pages go when the last connection has. True when none is
+  // The peer has deleted the key. Its pages go when the last connection has ended. True if none is
   // left.
   bool forget(RemoteKey rkey);
 
@@ -60,8 +60,8 @@ class PeerRings {
   static Key key_of(const PeerRingId& ring) { return {ring.rkey.value, ring.address.value}; }
 
   MemoryBudget& budget_;
-  std::map<Key, Ring> rings_;  // each holds a part of the budget, which bounds their number
-  std::size_t idle_ = 0;       // of them without users
+  std::map<Key, Ring> rings_;  // each holds part of the budget, which bounds their number
+  std::size_t idle_ = 0;  // rings without users
 };
 
 }  // namespace fairlead::relay

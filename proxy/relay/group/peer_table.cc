@@ -13,7 +13,7 @@ std::size_t groups_per_address_max(smc::GroupRole role, std::size_t memory_bytes
 
 namespace {
 
-// The first that a group of this peer can have.
+// The lowest key that a group of this peer can have.
 PeerKey lowest(const PeerKey& key) {
   PeerKey low{key.role, key.peer, Gid{}, {}};
   low.version = 0;
@@ -43,8 +43,8 @@ bool PeerTable::full_for(smc::GroupRole role, const SocketAddress& address,
   return shares.count(address) >= groups_per_address_max(role, memory_bytes);
 }
 
-// Those that were made for this GID first, then those with a link there. A peer without a system id
-// has no name but its GID.
+// Looks first at groups that were made for this GID, then at groups with a link to it. A peer
+// without a system id is known by its GID only.
 template <class Wanted>
 Group* PeerTable::find(const PeerKey& key, Wanted wanted) const {
   for (auto [at, end] = by_peer_.equal_range(key); at != end; ++at)

@@ -1,10 +1,9 @@
-// Which link groups lead to which peer, inside one worker. A peer is told apart by role, system id,
-// GID and version, as Linux does (docs/wire.md, "Link groups"); when a group is full, the next one
-// is made.
-// The id is a claim. So a server also tells clients apart by the address of their TCP connection:
-// nobody joins, fills or delays the group of a client at another address.
-// The GID may be that of any link of the group: a peer speaks from the port that is up. Which
-// local device a group began on does not matter, because a link may be on any.
+// The link groups of one worker, by peer. Role, system id, GID and version identify a peer, as in
+// Linux (docs/wire.md, "Link groups"). When a group is full, another one is made.
+// The id is only a claim. So a server also tells clients apart by the address of their TCP
+// connection: nobody joins, fills or delays the group of a client at another address.
+// The GID may be that of any link of the group: a peer speaks from whichever port is up. The local
+// device on which a group began does not matter, because a link may be on any.
 #pragma once
 
 #include <compare>
@@ -22,9 +21,9 @@
 namespace fairlead::relay {
 
 inline constexpr std::size_t kGroupsMax = 4096;  // per worker
-// Groups with peers at one address (of IPv6: in one /64), whatever ids they claim: a part of
-// kGroupsMax, and of the memory of the worker. Clients come uninvited and have the smaller part.
-// Many servers may share the address of a Service.
+// Limits for groups with peers at one address (IPv6: in one /64), whatever ids they claim, as parts
+// of kGroupsMax and of the worker's memory. Clients come uninvited and have the smaller part. Many
+// servers may share the address of a Service.
 inline constexpr std::size_t kClientGroupsPart = 4;
 inline constexpr std::size_t kServerGroupsPart = 2;
 inline constexpr std::size_t kGroupsPerAddressMin = 8;  // however small the memory is
@@ -34,7 +33,7 @@ struct PeerKey {
   smc::GroupRole role = smc::GroupRole::kClient;
   PeerId peer;
   Gid gid;
-  SocketAddress source{};  // of the client's TCP connections, without port; for a server only
+  SocketAddress source{};  // of the client's TCP connections, without port; set by a server only
   std::uint8_t version = 2;
   // Version 1 also tells groups apart by the peer's MAC and by the VLAN of the TCP connection.
   Mac mac{};
@@ -45,23 +44,23 @@ struct PeerKey {
 class PeerTable {
  public:
   bool full() const { return groups_.size() >= kGroupsMax; }
-  // One more group of this role with peers at this address (of their TCP connections, without port)
-  // would be too many.
+  // True if another group of this role with peers at this address would be too many. The address is
+  // that of their TCP connections, without port.
   bool full_for(smc::GroupRole role, const SocketAddress& address, std::size_t memory_bytes) const;
   // REQUIRES: !full()
   Group& add(const PeerKey& key, const SocketAddress& address, std::unique_ptr<Group> group);
 
-  // A group in which a server can admit one more connection, or nothing.
+  // A group in which a server can admit one more connection, or null.
   Group* with_room(const PeerKey& key) const;
-  // A first contact with this peer is under way.
+  // The group whose first contact with this peer is under way, or null.
   Group* forming(const PeerKey& key) const;
-  // The client's group that has, or had, a link to this queue pair of the peer: what a reusing
-  // Accept names.
+  // The client's group that has, or had, a link to this queue pair of the peer. An Accept that
+  // reuses a group names the queue pair.
   std::optional<LinkPlace> by_link(const PeerKey& key, QpNumber peer_queue_pair) const;
-  // A usable group with this peer, whatever its links.
+  // True if there is a usable group with this peer.
   bool knows(const PeerKey& key) const;
 
-  // The group finds no more connections; it is destroyed by remove().
+  // Removes the group from all indexes and destroys it.
   void remove(Group& group);
 
   template <class Visit>
@@ -84,7 +83,7 @@ class PeerTable {
   }
   std::vector<Entry> groups_;
   AddressShares of_clients_, of_servers_;
-  // Under the GID of the first link.
+  // Keyed with the GID of the group's first link.
   std::multimap<PeerKey, Group*> by_peer_;
 };
 

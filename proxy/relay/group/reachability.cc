@@ -12,7 +12,7 @@ bool usable(const rdma::Port& port) {
 
 std::optional<PortObstacle> obstacle(const rdma::Port& port) {
   using R = FallbackReason;
-  // It stays whatever the cable does, so it comes before the state.
+  // This fault persists whatever the link state is, so it comes first.
   if (port.fault == rdma::PortFault::kLinkLayer)
     return PortObstacle{R::kRnicUnsupported, "the port is neither Ethernet nor InfiniBand"};
   if (port.state != rdma::PortState::kActive)

@@ -1,4 +1,5 @@
-// What is known of a device beyond rdma::Device: whom it reaches, and how a handshake leads to it.
+// What is known of a device beyond rdma::Device: which peers it reaches, and how a handshake leads
+// to it.
 #pragma once
 
 #include <optional>
@@ -16,8 +17,8 @@
 
 namespace fairlead::relay {
 
-// The connection for which a device is wanted: the TCP connection between the proxies, whose socket
-// is asked for its addresses only when somebody wants to know.
+// The TCP connection between the proxies for which a device is wanted. The addresses of its socket
+// are queried only when they are needed.
 class Place {
  public:
   Place(const event::Stream& companion, std::optional<Gid> known)
@@ -25,15 +26,15 @@ class Place {
 
   SocketAddress local() const;
   SocketAddress peer() const;
-  // One that may outlive the connection.
+  // A copy that may outlive the connection.
   Place kept() const {
     Place copy(Ends{local(), peer()}, peer_gid);
     copy.version = version;
     return copy;
   }
 
-  std::optional<Gid> peer_gid;  // when the peer has told it
-  std::uint8_t version = 2;     // of SMC-R, which decides on the type of our GID
+  std::optional<Gid> peer_gid;  // once the peer has told it
+  std::uint8_t version = 2;  // of SMC-R; determines the type of our GID
 
  private:
   struct Ends {
@@ -45,56 +46,56 @@ class Place {
 };
 
 struct PnetOfPort {
-  std::string id;      // empty: none known
+  std::string id;  // empty if unknown
   std::string source;  // "configuration", "kernel table", "route"
 };
 
-// How a handshake leads to a device. Main brings one for each kind.
+// How a handshake leads to a device. Each kind of device has its implementation in proxy/devices.
 class Reachability {
  public:
   virtual ~Reachability() = default;
   virtual const char* kind() const = 0;  // "shm", "verbs"
-  // The device leads to other nodes.
+  // True if the device leads to other nodes.
   virtual bool leaves_node() const { return false; }
-  // Goes into our Proposals.
+  // The vendor area of our Proposals.
   virtual wire::VendorArea vendor_area() const = 0;
-  // Server: where the client's queue pairs are on this device, if it offers this version of SMC-R;
-  // nothing if it cannot be reached.
+  // Server: the GID of the client's queue pairs on this device, if the client offers this version
+  // of SMC-R; empty if it cannot be reached.
   virtual std::optional<Gid> client_gid(const wire::Proposal& proposal,
                                         std::uint8_t version) const = 0;
-  // The port with a GID of RoCEv1, from which peers of any make speak version 1; nothing where it
-  // has none that will do for the connection. REQUIRES: the place's version is 1
+  // The port with a RoCEv1 GID, from which peers of any vendor speak version 1; empty if none suits
+  // the connection. REQUIRES: the place's version is 1
   virtual std::optional<rdma::Port> roce_v1_port(const rdma::Port&, const Place&) const {
     return std::nullopt;
   }
-  // Client: the GID of an Accept is one of this device.
+  // Client: true if this device reaches the GID of an Accept.
   virtual bool server_reachable(const Gid& gid) const = 0;
-  // Which of the device's ports to speak from, and with which of its GIDs; nothing if none will do.
-  // The first that is active, unless a device knows better.
+  // The device's port to speak from, with one of its GIDs; empty if none is suitable. By default,
+  // the first usable port.
   virtual std::optional<rdma::Port> choose_port(std::span<const rdma::Port> ports,
                                                 const Place& place) const;
-  // The node encrypts the TCP path to that peer, and this device would pass it by. choose_port()
-  // gives no port then.
+  // True if the node encrypts the TCP path to that peer, and this device would bypass the
+  // encryption. choose_port() then returns no port.
   virtual bool withheld(const Place&) const { return false; }
-  // No gateway lies between these GIDs. Nothing where the routes cannot be seen.
+  // True if no gateway lies between these GIDs; empty if the routes are not visible.
   virtual std::optional<bool> direct(const Gid& local, const Gid& peer) const;
   virtual PnetOfPort pnet(const rdma::Port&) const { return {}; }
-  // Whose address the port's GID is: "pod", "node", "table"; "" where there is no such choice.
+  // Whose address the port's GID is: "pod", "node", "table"; "" if the device has no such choice.
   virtual const char* gid_source(const rdma::Port&) const { return ""; }
-  // The port may carry our connections: its PNET is ours, or none is asked for.
+  // True if the port may carry our connections: its PNET is ours, or none is required.
   virtual bool in_network(const rdma::Port&) const { return true; }
-  // Links of one group may begin at either port: both lead to the same peers. On hardware only
-  // people can know; they say so by a PNET ID in common.
+  // True if links of one group may begin at either port, because both lead to the same peers. On
+  // hardware only operators can know that; they state it with a common PNET ID.
   virtual bool alike(const rdma::Port& one, const rdma::Port& other) const;
 };
 
-// Likewise for ports of any two devices.
+// As above, for ports of any two devices.
 bool alike(const Reachability& one_device, const rdma::Port& one, const Reachability& other_device,
            const rdma::Port& other);
 
 bool usable(const rdma::Port& port);  // active, without a fault, and has a GID
 
-// Why the port cannot be used, as a reason and a sentence; nothing where it can.
+// Why the port cannot be used, as a reason and a sentence; empty if it can be used.
 struct PortObstacle {
   FallbackReason reason = FallbackReason::kPortDown;
   std::string_view sentence;

@@ -7,7 +7,7 @@
 namespace fairlead::relay {
 namespace {
 
-// A WorkId: 32 bits number of the pool, 16 bits index of the buffer. More a device does not keep.
+// A WorkId: 32 bits of pool number, 16 bits of buffer index. A device keeps no more bits.
 constexpr unsigned kIndexBits = 16;
 
 std::uint32_t index_of(rdma::WorkId id) {
@@ -34,7 +34,7 @@ ReceivePool* ReceivePools::pool_of(const rdma::Completion& received) const {
 
 Result<void> ReceivePools::post_again() {
   Result<void> result;
-  // One that fails keeps its buffers, and must not keep others from theirs.
+  // A pool that fails keeps its buffers, and must not prevent the others from posting.
   std::erase_if(due_, [&](ReceivePool* pool) {
     pool->grow_if_crowded();
     const Result<void> posted = pool->post();

@@ -1,11 +1,10 @@
-// Buffers that wait for messages in a receive queue, and that queue. Where a queue serves queue
-// pairs of any protection domain, all groups of a worker share one pool: K·M buffers, not K for
-// each of N. On other devices each group has a pool in its own domain, so that no peer's keys are
-// worth anything to another peer; and where a queue serves one queue pair alone, each link has one.
+// Buffers that wait for messages in a receive queue, and that queue. If a queue serves queue pairs
+// of any protection domain, all groups of a worker share one pool, so that N groups need no N sets
+// of buffers. On other devices each group has a pool in its own domain, so that no peer's keys are
+// useful to another peer. If a queue serves only one queue pair, each link has a pool.
 //
 // A pool begins with a few buffers: all are used in turn, and a pod may have a thousand peers that
-// rarely speak. When more than half of its buffers were taken before it was posted to again, it
-// doubles.
+// rarely speak. It doubles when more than half of its buffers were taken between two posts.
 #pragma once
 
 #include <cstdint>

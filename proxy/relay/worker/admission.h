@@ -1,5 +1,5 @@
-// Which connections and handshakes a worker takes on: the limits of both, and what is refused at
-// them. Belongs to the worker's thread.
+// Decides which connections and handshakes a worker accepts, by the limits of both. Belongs to the
+// worker's thread.
 #pragma once
 
 #include <array>
@@ -18,13 +18,13 @@
 
 namespace fairlead::relay {
 
-// Refusals at a limit are logged one in so many.
+// One of this many refusals at a limit is logged.
 inline constexpr std::uint64_t kRefusalsPerLine = 1000;
 
 struct AdmissionLimits {
   std::size_t connections_max = 0;  // this worker's share of limits.connections
-  // Of these, what inbound connections leave free. Anyone with a route to the pod may open them,
-  // and the application shall still reach others.
+  // The part of connections_max that inbound connections leave free. Anyone with a route to the pod
+  // may open these, but the application must still reach others.
   std::size_t kept_for_outbound = 0;
   std::size_t handshakes_max = 0;
   std::size_t handshakes_per_peer_max = 1;  // not 0
@@ -44,29 +44,30 @@ class Admission {
         lines_(lines),
         limiter_(limits.handshakes_per_peer_max) {}
 
-  // There is room for one more connection of this direction.
+  // True if there is room for another connection in this direction.
   bool has_room(Direction direction) const;
   void connection_began(Direction direction) { ++count_of(direction); }
   void connection_ended(Direction direction) { --count_of(direction); }
   std::size_t connection_count() const { return connections_[0] + connections_[1]; }
-  // Counts a connection that is reset for want of something, and says so now and then.
+  // Counts a connection that is reset for lack of a resource. Logs one in kRefusalsPerLine.
   void note_refusal(const event::Stream& accepted, Refusal why);
 
-  // False: limits.handshakes is reached, or the client at this address (of IPv6: in this /64) has
-  // in hand as many as are free, so that those of others always find some. Otherwise
-  // end_handshake() follows.
+  // False if limits.handshakes is reached, or if the client at this address (IPv6: in this /64) has
+  // as many handshakes under way as are free, so that other clients always find some. After true,
+  // end_handshake() must follow.
   bool begin_handshake(const std::optional<SocketAddress>& client = std::nullopt);
   void end_handshake(const std::optional<SocketAddress>& client);
   HandshakeLimiter& limiter() { return limiter_; }
 
-  // No more SMC for new connections; what runs goes on. Also after parking, when nobody has taken
-  // the connections.
+  // New connections do not use SMC any more; existing ones continue. Also called after parking, if
+  // no process has taken the connections.
   void start_drain() {
     draining_ = true;
     parking_ = false;
   }
   bool draining() const { return draining_; }
-  // No handshake begins: the connections are to be parked, and the next process begins them.
+  // No handshake begins any more: the connections are to be parked, and the next process begins
+  // them.
   void start_parking() { parking_ = true; }
   bool parking() const { return parking_; }
 
@@ -82,7 +83,7 @@ class Admission {
   PacedLines& lines_;
   std::array<std::size_t, 2> connections_{};  // by Direction
   std::size_t handshakes_ = 0;
-  AddressShares handshakes_of_;                     // clients, of inbound ones
+  AddressShares handshakes_of_;  // by client, of inbound connections
   std::array<std::uint64_t, kRefusals> refused_{};  // by Refusal
   HandshakeLimiter limiter_;
   bool draining_ = false;

@@ -1,5 +1,5 @@
-// The last decisions about connections, for `fairleadctl why`. Kept as they are made, put into
-// words only for who asks: there is one for every connection.
+// The last decisions about connections, for `fairleadctl why`. They are kept in raw form and
+// formatted only on request, because there is one for every connection.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ class DecisionLog {
   std::size_t next_ = 0;
 };
 
-// "c-18f", as in the log.
+// For example "c-18f", as in the log.
 std::string session_id(std::uint64_t number);
 
 }  // namespace fairlead::relay

@@ -1,6 +1,6 @@
-// One stable line for each connection that stays TCP (docs/reasons.md). A storm of the same pair of
-// peer and reason becomes one line each kCollapse, with the number of those left out. A storm of
-// many peers is bounded by kFallbackLines.
+// Writes one stable line for each connection that stays TCP (docs/reasons.md). Repetitions of the
+// same peer and reason become one line per kCollapse, with the number of omitted ones. Fallbacks
+// with many peers are bounded by kFallbackLines.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@
 namespace fairlead::relay {
 
 inline constexpr Duration kCollapse = std::chrono::seconds(10);
-// Peers remembered for collapsing; beyond it the table starts from empty.
+// Peers remembered for collapsing. When the table is full, it is cleared.
 inline constexpr std::size_t kRememberedPairsMax = 1024;
-// Lines of one kind in kCollapse, for all peers: a stranger may come from many addresses.
+// Lines of one kind per kCollapse, for all peers: a stranger may come from many addresses.
 inline constexpr unsigned kFallbackLines = 100;
 
 struct FallbackEvent {
@@ -31,15 +31,15 @@ struct FallbackEvent {
   const char* phase = "";
   double elapsed_seconds = 0;
   std::string connection;
-  std::string pnet;  // of the port that was chosen, or of the configuration; may be empty
-  std::string rnic;  // the device that was chosen; empty: the decision came before
+  std::string pnet;  // of the chosen port, or of the configuration; may be empty
+  std::string rnic;  // the chosen device; empty if the decision came before
   const char* detail = "";
 };
 
 class FallbackLog {
  public:
   void report(const FallbackEvent& event, TimePoint now);
-  // The first SMC-R connection with a peer after a fallback is news.
+  // Reports the first SMC-R connection with a peer after a fallback.
   void report_success(Direction direction, const SocketAddress& peer, const std::string& connection,
                       TimePoint now);
 

@@ -1,8 +1,8 @@
-// Whether the listeners for peers announce that connections may begin in frames. All workers of a
-// proxy listen on the same ports, and the option program keeps the announcement by port: it is
-// withdrawn while at least one worker lacks the memory.
+// Decides whether the listeners for peers announce that connections may begin in frames. All
+// workers of a proxy listen on the same ports, and the option program keeps the announcement per
+// port. So it is withdrawn while at least one worker lacks the memory.
 //
-// Thread-safe. A worker changes its part rarely, see SocketMemory::affords_frames().
+// Thread-safe. A worker changes its state rarely, see SocketMemory::affords_frames().
 #pragma once
 
 #include <atomic>
@@ -12,20 +12,20 @@ namespace fairlead::relay {
 
 class FramesOffer {
  public:
-  // One more worker has memory for connections in frames again, or one fewer.
+  // Called when a worker has memory for connections in frames again, or has it no longer.
   void set_affordable(bool affordable) {
     const std::lock_guard lock(mutex_);
     workers_short_ = affordable ? workers_short_ - 1 : workers_short_ + 1;
     due_ = (workers_short_ == 0) != announced_;
   }
-  // `announce(bool)` is called if what holds for all has changed, and again with later calls while
-  // it returns false; never by two workers at a time.
+  // Calls `announce(bool)` if the offer of all workers has changed. While that returns false, later
+  // calls repeat it. Never runs in two workers at a time.
   template <class Announce>
   void settle(Announce announce) {
     if (!due_.load(std::memory_order_relaxed)) return;
     repeat(announce);
   }
-  // For listeners that were opened since.
+  // Announces unconditionally, for listeners that were opened since.
   template <class Announce>
   void repeat(Announce announce) {
     const std::lock_guard lock(mutex_);
@@ -38,15 +38,16 @@ class FramesOffer {
  private:
   std::mutex mutex_;
   unsigned workers_short_ = 0;
-  bool announced_ = true;  // as the listeners begin
+  bool announced_ = true;  // the initial state of listeners
   std::atomic<bool> due_{false};
 };
 
-// A worker's part in it. Threads: the worker's.
+// One worker's part in the offer. Thread: the worker's.
 class FramesOfferOfWorker {
  public:
   explicit FramesOfferOfWorker(FramesOffer& offer) : offer_(offer) {}
-  // `affords`: whether the worker has memory for connections in frames, by what it had before.
+  // `affords(before)` tells whether the worker has memory for connections in frames, given its last
+  // answer.
   template <class Affords, class Announce>
   void update(Affords affords, Announce announce) {
     const bool now = affords(affords_);

@@ -1,8 +1,8 @@
-// How many handshakes a peer has in hand at a time. Linux makes its own one after the other and
-// gives each 6 s: a crowd that knocks at once would see most of its number time out, where a line
-// of them is served.
+// Limits the number of concurrent handshakes with a peer. Linux performs its own one after the
+// other and allows 6 s for each. Of many handshakes at once most would time out, while a queue is
+// served.
 //
-// A session has a number. It waits, or holds a permit, at most once.
+// A session is identified by its number. It waits for, or holds, at most one permit.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,15 @@ class HandshakeLimiter {
   // REQUIRES: per_peer_max != 0
   explicit HandshakeLimiter(std::size_t per_peer_max) : per_peer_max_(per_peer_max) {}
 
-  // True: it holds a permit. False: it waits, with others for this address; ports play no part.
+  // True: the session holds a permit. False: it waits in the queue of this address; the port is
+  // ignored.
   bool take(const SocketAddress& peer, std::uint64_t session);
-  // The session that gets the permit, if one waits.
+  // Returns the session that gets the permit, if one waits.
   std::optional<std::uint64_t> give_back(const SocketAddress& peer);
-  // It waits no longer.
+  // The session waits no longer.
   void leave(const SocketAddress& peer, std::uint64_t session);
 
-  // Peers with a handshake in hand.
+  // Number of peers with handshakes under way or waiting.
   std::size_t peer_count() const { return peers_.size(); }
 
  private:

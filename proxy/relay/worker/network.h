@@ -1,5 +1,5 @@
-// The seam to everything outside that is not a device: dialling, the SMC option of a connection,
-// the clock. SocketNetwork is the real one; a simulation brings its own.
+// The interface to everything outside except devices: dialling, the SMC option of a connection, the
+// clock. SocketNetwork is the real implementation; a simulation has its own.
 #pragma once
 
 #include <chrono>
@@ -20,42 +20,43 @@ namespace fairlead::relay {
 struct ApplicationLeg {
   std::unique_ptr<event::Stream> stream;
   ClientAddress client_address = ClientAddress::kUnavailable;
-  bpf::ClientAddressLease slot;  // to be kept as long as the stream, where the address is shown
+  bpf::ClientAddressLease slot;  // if the address is shown: must be kept as long as the stream
 };
 
 class Network : public Clock {
  public:
   virtual ~Network() = default;
-  // Wall clock, for people.
+  // Wall clock, for logs and displays.
   virtual std::chrono::system_clock::time_point wall_now() const = 0;
 
-  // Begins to connect to the application beside us, for a connection that `client` made.
-  // `memory_level`: of the socket's buffers, chosen before a window is announced. From
-  // kApplicationLevel on they are the kernel's (relay/connection/socket_memory.h).
+  // Begins to connect to the application in our pod, for a connection from `client`. `memory_level`
+  // is that of the socket's buffers, set before a window is announced. From kApplicationLevel on,
+  // the kernel sizes the buffers (relay/connection/socket_memory.h).
   virtual Result<ApplicationLeg> dial_application(const SocketAddress& to,
                                                   const SocketAddress& client,
                                                   unsigned memory_level) = 0;
-  // Begins to connect to a host that may have a proxy. The SYN says `announce` if the kernel side
-  // is there to add it. `client`: the application whose connection was redirected here, or null;
-  // the peer sees its address, but not its port, if it is one of this host.
+  // Begins to connect to a host that may have a proxy. The SYN carries `announce` if the kernel
+  // side can add it. `client` is the application whose connection was redirected here, or null. If
+  // its address is one of this host, the peer sees the address, but not the port.
   virtual Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to,
                                                            bpf::Announced announce,
                                                            const SocketAddress* client,
                                                            unsigned memory_level) = 0;
 
-  // The slot of a connection to the application that another process has made: no other one gets
-  // it as long as this process lives.
+  // Reserves the client address slot of a connection that another process dialled to the
+  // application. Nobody else gets the slot as long as this process lives.
   virtual void keep_client_slot(std::uint32_t) {}
 
-  // Makes the kernel probe the host of a dialled stream while it is silent (tcp.keepalive_*). Apart
-  // from dialling, so that a short connection need not pay for it. Accepted streams are probed.
+  // Makes the kernel probe the host of a dialled stream while it is silent (tcp.keepalive_*).
+  // Separate from dialling, so that short connections do not pay for it. Accepted streams are
+  // probed anyway.
   virtual void probe_peer(event::Stream& dialled) = 0;
 
-  // True when something writes the option for our sockets at all.
+  // True if a program writes the option for our sockets at all.
   virtual bool option_available() const = 0;
-  // Dialled stream, once, when connected: what the SYN/ACK said.
+  // For a dialled stream, once, after it has connected: what the SYN/ACK announced.
   virtual bpf::Announced option_answered(event::Stream& stream) = 0;
-  // Accepted stream, once: what the SYN said, and our SYN/ACK too.
+  // For an accepted stream, once: what the SYN announced and our SYN/ACK confirmed.
   virtual bpf::Announced option_requested(event::Stream& stream) = 0;
 };
 

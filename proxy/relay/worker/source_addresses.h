@@ -1,5 +1,5 @@
-// Which address the kernel gives connections to a destination that bind none. A connection whose
-// application has that address need not bind it.
+// Finds the source address that the kernel chooses for connections which bind none. If the
+// application has that address, its connection need not bind it.
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@
 
 namespace fairlead::relay {
 
-// Destinations that are remembered; of two that share a place, the later one is.
+// Number of destinations remembered. If two share a place, the later one replaces the other.
 inline constexpr std::size_t kSourcesKept = 64;
-// Routes and addresses change: so long is an answer of the kernel good.
+// Maximum age of a kernel answer, because routes and addresses change.
 inline constexpr Duration kSourceAgeMax = std::chrono::seconds(1);
 
 class SourceAddresses {
@@ -33,7 +33,7 @@ class SourceAddresses {
   std::array<std::optional<Known>, kSourcesKept> known_;
 };
 
-// What the kernel says now, without a packet. Nothing where no route leads there.
+// What the kernel would choose now; sends no packet. Empty if there is no route.
 std::optional<SocketAddress> default_source(const SocketAddress& to);
 
 }  // namespace fairlead::relay
