@@ -1,7 +1,8 @@
-// The addresses that have answered a SYN with the SMC option. If one of them answers without it
-// later, it is no stranger: it may be drained, short of memory, or under a flood of SYNs.
+// The addresses that have answered a SYN with the SMC option. If such an address later answers
+// without the option, it may be draining, short of memory, or under a SYN flood.
 //
-// Threads: the worker's. Memory is bounded: an address replaces another one with the same place.
+// Belongs to the worker's thread. Memory is bounded: of two addresses with the same slot, the later
+// one replaces the other.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// How long the side of a connection that connected waits for the other one. The wait begins with
-// the latest byte that it has sent, and ends with the next one that comes back.
+// How long the connecting side of a connection waits for the other side. A wait begins with the
+// latest byte that it has sent, and ends with the next byte that comes back.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace fairlead::relay {
 // Each session has one, so it is kept small.
 class AnswerTimes {
  public:
-  // Bytes have been sent, or have come back. Returns the wait that is over if it was the first.
+  // Bytes have been sent, or have come back. Returns the wait that ends now if it is the first one.
   std::optional<Duration> note(bool asked, bool answered, TimePoint now) {
     std::optional<Duration> first;
     if (answered && waits()) {
@@ -24,7 +24,7 @@ class AnswerTimes {
     if (asked) since_ = now;
     return first;
   }
-  // Also one that has not ended. Nothing if there was none.
+  // The longest wait, including one that has not ended; empty if there was none.
   std::optional<Duration> longest(TimePoint now) const {
     const Duration longest = waits() ? std::max(longest_, now - since_) : longest_;
     return longest == kNone ? std::nullopt : std::optional(longest);

@@ -1,4 +1,4 @@
-// The bytes of a CLC handshake: between the stream to the peer and smc::Handshake.
+// Moves the bytes of a CLC handshake between the stream to the peer and smc::Handshake.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class ClcExchange {
   // REQUIRES: begun()
   smc::Handshake& handshake() { return *handshake_; }
   const smc::Handshake& handshake() const { return *handshake_; }
-  // Read, but not taken by the handshake.
+  // Bytes that were read, but not taken by the handshake.
   std::vector<std::byte>& unread() { return unread_; }
 
   enum class Written : std::uint8_t { kAll, kBlocked, kReset };
@@ -30,7 +30,7 @@ class ClcExchange {
   enum class Fetched : std::uint8_t { kBytes, kNothing, kEnd, kReset };
   Fetched fetch(event::Stream& net);
 
-  // Gives the handshake what is unread.
+  // Passes the unread bytes to the handshake.
   void take(TimePoint now);
 
  private:

@@ -19,21 +19,22 @@ inline constexpr Duration kFinWait = std::chrono::seconds(1);
 
 class CloseOrder {
  public:
-  // Called after each turn: whose data has ended. If both ended in one turn, the client was first.
+  // Called after each turn with the sides that have ended. If both ended in one turn, the client
+  // counts as first.
   void note(bool own_ended, bool peer_ended, bool client) {
     if (first_ != First::kNobody || (!own_ended && !peer_ended)) return;
     const bool own = own_ended && (!peer_ended || client);
     first_ = own ? First::kOwn : First::kPeer;
   }
 
-  // REQUIRES: both have ended. If false, call it again at next_deadline(), or when an event of
-  // `net` has come.
+  // REQUIRES: both have ended. After false, call it again at next_deadline(), or after an event of
+  // `net`.
   bool may_close(const event::Stream& net, TimePoint now) {
     if (first_ != First::kPeer || net.hung_up()) return true;
     if (!until_) until_ = now + kFinWait;
     return now >= *until_;
   }
-  // may_close() was called, and said no.
+  // True once may_close() has returned false.
   bool waiting() const { return until_.has_value(); }
   Deadline next_deadline() const { return until_; }
 

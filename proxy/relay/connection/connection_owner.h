@@ -9,10 +9,10 @@ namespace fairlead::relay {
 
 class ConnectionOwner {
  public:
-  // The peer's message, or the end of requests in flight, has changed the connection. The owner
+  // A message of the peer, or the completion of requests, has changed the connection. The owner
   // acts in its next turn.
   virtual void handle_connection_event() = 0;
-  // Of the group: GroupConfirmed, GroupRefused, GroupLost, RmbAnnounced.
+  // Handles an event of the group: GroupConfirmed, GroupRefused, GroupLost, RmbAnnounced.
   virtual void handle(const Event& event, TimePoint now) = 0;
 
  protected:

@@ -1,5 +1,5 @@
-// Until when a connection waits, and for what. All its deadlines stand in one table, behind one
-// timer of the worker's queue.
+// What a connection waits for, and until when. All its deadlines are in one table, behind one timer
+// of the worker's queue.
 #pragma once
 
 #include <array>
@@ -13,23 +13,23 @@
 namespace fairlead::relay {
 
 enum class DeadlineKind : std::uint8_t {
-  kPermit,     // a turn for a handshake with the peer
-  kDial,       // the stream that is dialled
+  kPermit,  // its turn for a handshake with the peer
+  kDial,  // the stream that is being dialled
   kHandshake,  // the peer's next message, its memory, a link, another connection's first contact
-  kLiveness,   // the next look at whether the peer's host answers
-  kWindow,     // frames: the peer opens its window
-  kHalfClose,  // frames and TCP: what a half-closed connection may still say
-  kSmc,        // SMC-R: the earliest of what its parts wait for
-  kFin,        // both applications have ended, and the peer closes first
-  kLasting,    // the connection counts as lasting
+  kLiveness,  // the next check whether the peer's host answers
+  kWindow,  // frames: until the peer opens its window
+  kHalfClose,  // frames and TCP: how long a half-closed connection may go on
+  kSmc,  // SMC-R: the earliest deadline of its parts
+  kFin,  // both applications have ended, and the peer must close first
+  kLasting,  // from then on the connection counts as lasting
 };
 inline constexpr std::size_t kDeadlineKinds = 9;
 
-// What follows when a deadline has passed.
+// What happens when a deadline has passed.
 enum class DeadlineEffect : std::uint8_t {
   kEvent,    // the stage gets DeadlineDue
   kTurn,     // the stage gets Ready
-  kSession,  // the session acts, in whichever stage it is
+  kSession,  // the session acts, whatever its stage is
 };
 
 struct DeadlineRow {
@@ -38,7 +38,7 @@ struct DeadlineRow {
   DeadlineEffect effect;
   bool of_stage;  // ends with the stage that has set it
 };
-// In the order of DeadlineKind. The page docs/architecture.md shows it.
+// In the order of DeadlineKind. docs/architecture.md shows this table.
 inline constexpr std::array<DeadlineRow, kDeadlineKinds> kDeadlineRows{{
     {DeadlineKind::kPermit, "kPermit", DeadlineEffect::kEvent, true},
     {DeadlineKind::kDial, "kDial", DeadlineEffect::kEvent, true},
@@ -54,18 +54,20 @@ const DeadlineRow& row_of(DeadlineKind kind);
 
 class Deadlines {
  public:
-  // `due` is called when the earliest has passed; it calls take_earliest(). `queue` outlives this.
+  // `due` is called when the earliest deadline has passed, and calls take_earliest(). `queue`
+  // outlives this.
   Deadlines(event::TimerQueue& queue, std::function<void()> due);
 
-  // Replaces that of its kind.
+  // Replaces the deadline of this kind.
   void set(DeadlineKind kind, Deadline deadline);
   void cancel(DeadlineKind kind) { set(kind, std::nullopt); }
-  // Those of the stage that has set them.
+  // Cancels the deadlines that end with the stage.
   void end_stage();
   void clear();
 
   Deadline next() const;
-  // The earliest is over. The first of the table, of some at one time. REQUIRES: next()
+  // Removes and returns the earliest; of several at one time, the first of the table. REQUIRES:
+  // next()
   DeadlineKind take_earliest();
 
  private:

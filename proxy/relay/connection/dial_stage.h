@@ -1,5 +1,5 @@
-// Connects to where the connection leads: to the peer (outbound), or to the application (inbound).
-// Decides before that whether SMC-R is worth a try.
+// Connects to the destination: to the peer (outbound), or to the application (inbound). Before
+// that, decides whether to try SMC-R.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace fairlead::relay {
 
-// To the peer. The SYN carries the SMC option if SMC-R is tried.
+// Dials the peer. The SYN carries the SMC option if SMC-R is tried.
 class OutboundDial final {
  public:
   static constexpr const char* kName = "OutboundDial";
@@ -24,7 +24,7 @@ class OutboundDial final {
 
   explicit OutboundDial(SessionResources& session)
       : OutboundDial(session, HandshakePermit(session.services, session.number), std::nullopt) {}
-  // Without the option, after a handshake that failed for `cause`.
+  // Dials without the option, after a handshake that failed for `cause`.
   OutboundDial(SessionResources& session, HandshakePermit permit,
                std::optional<FallbackCause> cause);
 
@@ -32,8 +32,8 @@ class OutboundDial final {
   StageResult handle(Ready, TimePoint now);
   StageResult handle(DeadlineDue due, TimePoint now);
   StageResult handle(PermitGranted, TimePoint);
-  // The next process dials again: nothing has been read from the application. The peer may have
-  // seen a connection already.
+  // The next process can dial again, because nothing has been read from the application. But the
+  // peer may have seen a connection already, so that is only done at last.
   bool parkable(bool at_last) const { return at_last || session_.net == nullptr; }
 
  private:
@@ -44,10 +44,11 @@ class OutboundDial final {
   SessionResources& session_;
   HandshakePermit permit_;
   std::optional<FallbackCause> cause_;  // why SMC-R is not tried
-  bool assumed_ = false;                // to speak SMC, by configuration; no option is asked for
+  bool assumed_ = false;  // to speak SMC, by configuration; no option is requested
 };
 
-// To the application. Before that, what the SYN of the peer has said decides what comes.
+// Dials the application. Before that, the announcement in the peer's SYN decides which stage
+// follows.
 class InboundDial final {
  public:
   static constexpr const char* kName = "InboundDial";
@@ -55,11 +56,12 @@ class InboundDial final {
                          ParkWanted, WorkerEnds>;
 
   explicit InboundDial(SessionResources& session);
-  // The Proposal waits for its answer meanwhile: a closed port is still a refused connection.
+  // The Proposal waits for its answer meanwhile, so that a closed port is still a refused
+  // connection.
   InboundDial(SessionResources& session, StagePtr<InboundHandshake> handshake);
-  // The handshake has led to TCP, and `permit` is given back when the application is there.
+  // The handshake has led to TCP. `permit` is given back when the application is connected.
   InboundDial(SessionResources& session, HandshakePermit permit, UseTcp tcp);
-  // The client has begun with `frames`, from the preface on.
+  // The client has begun with `frames`, which start with the preface.
   InboundDial(SessionResources& session, std::vector<std::byte> frames);
 
   StageResult handle(Entered, TimePoint now);
@@ -72,7 +74,7 @@ class InboundDial final {
   struct FirstFrames {
     std::vector<std::byte> bytes;
   };
-  // What follows.
+  // What follows when the application is connected.
   using Next = std::variant<Undecided, FirstFrames, StagePtr<FramesStage>,
                             StagePtr<InboundHandshake>, UseTcp>;
   StageResult choose(TimePoint now);

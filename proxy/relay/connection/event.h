@@ -1,5 +1,5 @@
-// All that can happen to a connection, but for the calls that it makes itself. Session::handle()
-// takes each; the stage of the connection acts on it, or says that it ignores it (see stage.h).
+// All events of a connection, except the results of its own calls. Session::handle() takes each;
+// the stage of the connection acts on it, or declares that it ignores it (see stage.h).
 #pragma once
 
 #include <type_traits>
@@ -10,33 +10,33 @@
 
 namespace fairlead::relay {
 
-// The stage has become that of the connection.
+// The stage has just become the connection's current one.
 struct Entered {
   static constexpr const char* kName = "Entered";
 };
-// A turn after mark_ready(): a stream, the peer's message or a timer has changed something.
+// A turn after mark_ready(): a stream, a message of the peer or a timer has changed something.
 struct Ready {
   static constexpr const char* kName = "Ready";
 };
-// A deadline that the stage has set has passed.
+// A deadline set by the stage has passed.
 struct DeadlineDue {
   static constexpr const char* kName = "DeadlineDue";
   DeadlineKind kind;
 };
-// The connection stood in line for a handshake with its peer, and it is its turn.
+// The connection waited in the queue for a handshake with its peer, and it is its turn.
 struct PermitGranted {
   static constexpr const char* kName = "PermitGranted";
 };
-// First contact of the link group is complete. Also for those that waited for it.
+// The first contact of the link group is complete. Also sent to sessions that waited for it.
 struct GroupConfirmed {
   static constexpr const char* kName = "GroupConfirmed";
 };
-// First contact cannot be completed. Only for those with a connection of the group.
+// The first contact cannot be completed. Only sent to owners of connections in the group.
 struct GroupRefused {
   static constexpr const char* kName = "GroupRefused";
   FallbackReason reason;
 };
-// The group is terminated. Also for those that waited for it.
+// The group is terminated. Also sent to sessions that waited for it.
 struct GroupLost {
   static constexpr const char* kName = "GroupLost";
 };
@@ -44,12 +44,12 @@ struct GroupLost {
 struct RmbAnnounced {
   static constexpr const char* kName = "RmbAnnounced";
 };
-// The process ends, another one is to go on, and there is no more time to wait for a moment at
-// which the connection can be parked.
+// This process ends, another one is to take over, and no time is left to wait for a moment at which
+// the connection can be parked.
 struct ParkWanted {
   static constexpr const char* kName = "ParkWanted";
 };
-// The process ends with the connection, which is reset afterwards unless the stage ends it.
+// The process ends, and the connection with it. It is reset afterwards unless the stage ends it.
 struct WorkerEnds {
   static constexpr const char* kName = "WorkerEnds";
 };
@@ -57,7 +57,7 @@ struct WorkerEnds {
 using Event = std::variant<Entered, Ready, DeadlineDue, PermitGranted, GroupConfirmed, GroupRefused,
                            GroupLost, RmbAnnounced, ParkWanted, WorkerEnds>;
 
-// Some of them.
+// A subset of the events.
 template <class... Listed>
 struct Events {
   template <class One>

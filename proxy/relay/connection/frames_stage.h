@@ -14,11 +14,12 @@
 
 namespace fairlead::relay {
 
-// What a client's preface says. REQUIRES: one of the two in wire/frame.h stands first
+// Whether the client's preface announces windows. REQUIRES: the bytes begin with a preface of
+// wire/frame.h
 smc::Deferral::Windows windows_in(std::span<const std::byte> first_bytes);
 
-// The frames of a connection that another process, or SMC-R, has left. REQUIRES: what
-// smc::Deferral::resume() takes
+// The frames of a connection that another process, or SMC-R, has left. REQUIRES: as
+// smc::Deferral::resume()
 std::unique_ptr<FramedRelay> resume_frames(SessionResources& session, ParkedFrames parked,
                                            TimePoint began);
 
@@ -28,29 +29,29 @@ class FramesStage final {
   using Ignores =
       Events<GroupConfirmed, GroupRefused, GroupLost, RmbAnnounced, ParkWanted, WorkerEnds>;
 
-  // From the connection's beginning. The memory for frames is paid for.
+  // Begins in frames. REQUIRES: the memory for frames is paid for.
   FramesStage(SessionResources& session, smc::Deferral::Windows windows, TimePoint now);
-  // A handshake behind the hand-over has failed: what the peer said in frames still goes to the
-  // application, then the peer is reset.
+  // The handshake after the hand-over has failed. The application still receives what the peer sent
+  // in frames, then the peer is reset.
   FramesStage(SessionResources& session, std::unique_ptr<FramedRelay> relay);
-  // Goes on where another process, or SMC-R, has left it. REQUIRES: what smc::Deferral::resume()
-  // takes
+  // Continues where another process, or SMC-R, has left the connection. REQUIRES: as
+  // smc::Deferral::resume()
   FramesStage(SessionResources& session, ParkedFrames parked, TimePoint began);
 
-  // Before it begins: it was over SMC-R, and the peer has sent this since. While this
-  // process parks, it makes no handshake.
+  // Before Entered: the connection comes back from SMC-R, and the peer has sent `unread` since. It
+  // makes no handshake while this process parks.
   void return_with(std::span<std::byte> unread) {
     returned_ = true;
     (void)relay_->towards_app().take(unread);
   }
-  // At a server, before it begins: what the client has sent, from the preface on.
+  // On a server, before Entered: what the client has sent, starting with the preface.
   void take(std::span<std::byte> unread);
   StageResult handle(Entered, TimePoint now);
   StageResult handle(Ready, TimePoint now);
   StageResult handle(DeadlineDue due, TimePoint now);
   StageResult handle(PermitGranted, TimePoint);
   FramedRelay* framed() { return relay_.get(); }
-  // A handshake that the connection waits for begins in the next process.
+  // If the connection waits for a handshake, that begins in the next process.
   bool parkable(bool) const { return true; }
   ParkedMode park() { return relay_->park(); }
 
@@ -66,15 +67,15 @@ class FramesStage final {
   SessionResources& session_;
   std::unique_ptr<FramedRelay> relay_;
   bool counted_ = false;    // as a connection in frames
-  bool peer_over_ = false;  // the peer is not answered any more
-  bool returned_ = false;   // it was over SMC-R
+  bool peer_over_ = false;  // the peer gets no more answers
+  bool returned_ = false;  // from SMC-R
   PeerLiveness liveness_;
-  std::uint64_t window_ = smc::kFirstWindowBytes;  // that the peer got last
-  std::optional<TimePoint> blocked_until_;         // a client's: while a window blocks
-  // A client's handshake that the connection has earned.
+  std::uint64_t window_ = smc::kFirstWindowBytes;  // the latest one that the peer has received
+  std::optional<TimePoint> blocked_until_;  // for a client: while a window blocks
+  // The handshake that a client's connection has earned.
   struct Earned {
     HandshakePermit permit;
-    std::optional<FallbackCause> declined_for;  // there will be none
+    std::optional<FallbackCause> declined_for;  // then there will be no handshake
   };
   std::unique_ptr<Earned> earned_;
 };

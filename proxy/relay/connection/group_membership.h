@@ -1,5 +1,5 @@
-// The place of one connection in a link group: its token, its element of an RMB, its send ring, and
-// the link that the handshake names.
+// One connection's membership of a link group: its token, RMB element and send ring, and the link
+// that the handshake names.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@ namespace fairlead::relay {
 
 class GroupMembership {
  public:
-  // Takes a place in `group`, which begins on `link`. On an error there is none.
-  // `first_contact`: the group ends if this handshake fails.
+  // Joins `group`, and uses `link` first. On an error nothing is taken. `first_contact`: the group
+  // ends if this handshake fails.
   Result<void> join(Group& group, smc::LinkIndex link, const RingSizes& sizes, bool first_contact,
                     ConnectionOwner& owner, TimePoint now);
   // `quarantine`: the peer may still write into the element.
   void leave(TimePoint now, bool quarantine);
-  // As leave(). The element goes to quarantine unless both sides have closed.
+  // As leave(), with quarantine unless both sides have closed.
   void leave_at_end(TimePoint now);
-  // The first contact fails, if this is one.
+  // Ends the group if this connection makes its first contact.
   void abort_first_contact(TimePoint now);
 
   bool joined() const { return relay_ != nullptr; }
@@ -36,16 +36,17 @@ class GroupMembership {
   // Empty if the link has been deleted since; its slot may have another link by now.
   std::optional<smc::LinkIndex> named_link() const;
 
-  // Whether the peer knows where the element is.
+  // Whether the peer knows the key of the element.
   GroupMemory::Announcement announcement() const {
     return group().memory().announcement(member_.element);
   }
-  // Before any link is added or lost, so that the group can find the same memory over other links.
+  // To be called before any link is added or lost, so that the group can find the same memory over
+  // other links.
   void name_peer_rmb(const wire::AcceptConfirm& answer);
-  // What the peer's Accept or Confirm says of its half. An error when it cannot be used, see
+  // Sets the peer's half from its Accept or Confirm. Fails if the memory cannot be used, see
   // rdma::QueuePair::remote_memory().
   Result<void> set_peer(const wire::AcceptConfirm& answer);
-  // Fills in what this side's Accept or Confirm says of its half.
+  // Writes this side's half into its Accept or Confirm.
   void describe(wire::AcceptConfirm& answer) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a handshake needs of the worker's limits: one of limits.handshakes, and for a client one of
+// What a handshake needs from the worker's limits: one of limits.handshakes, and on a client one of
 // the handshakes with its peer. Given back on destruction.
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace fairlead::relay {
 
-// Of a client that has waited for a permit as long as a handshake may take.
+// For a client that has waited for a permit as long as a handshake may take.
 inline const FallbackCause kNoPermit{.reason = FallbackReason::kConnectionLimit,
                                      .detail = "no turn among limits.handshakes_per_peer"};
 inline constexpr const char* kNoPermitStep = "no turn for a handshake with the peer";
 
 class HandshakePermit {
  public:
-  // Holds nothing. The services outlive it.
+  // Holds nothing yet. The services outlive it.
   HandshakePermit(SessionServices& services, std::uint64_t session)
       : services_(&services), session_(session) {}
   HandshakePermit(HandshakePermit&& other) noexcept
@@ -34,12 +34,13 @@ class HandshakePermit {
     release();
   }
 
-  // False: as Admission::begin_handshake().
+  // Takes one of limits.handshakes. False: as Admission::begin_handshake().
   bool count(const std::optional<SocketAddress>& client = std::nullopt) {
     if (!counted_ && (counted_ = services_->admission.begin_handshake(client))) client_ = client;
     return counted_;
   }
-  // One of the handshakes with `peer`. False: the session stands in line, and granted() follows.
+  // Takes one of the handshakes with `peer`. False: the session waits in the queue, and granted()
+  // follows.
   bool acquire(const SocketAddress& peer) {
     peer_ = peer;
     const bool taken = services_->admission.limiter().take(peer, session_);
@@ -68,7 +69,7 @@ class HandshakePermit {
   SessionServices* services_;
   std::uint64_t session_;
   bool counted_ = false;
-  std::optional<SocketAddress> client_;  // whose it is, for a server
+  std::optional<SocketAddress> client_;  // on a server: the client's address
   SocketAddress peer_;
   State state_ = State::kNone;
 };

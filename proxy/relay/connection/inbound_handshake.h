@@ -1,6 +1,6 @@
-// The server of a CLC handshake: the client's Proposal, Accept, the client's Confirm, and at first
-// contact a new link group. The application is dialled before the Accept, so that a closed port is
-// still a refused connection.
+// The server of a CLC handshake: the client's Proposal, our Accept, the client's Confirm, and at
+// first contact a new link group. The application is dialled before the Accept, so that a closed
+// port is still a refused connection.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,10 @@
 
 namespace fairlead::relay {
 
-// How long a peer that is only assumed to speak SMC may be silent before it is taken for plain TCP.
+// How long a peer that is only assumed to speak SMC may be silent. After that, it counts as plain
+// TCP.
 inline constexpr Duration kClcDetectionTimeout = std::chrono::seconds(2);
-// How soon a server looks again for the memory of the client, at first contact. Later looks are
+// At first contact, how soon a server checks again for the client's memory. Later checks are
 // farther apart.
 inline constexpr Duration kClientMemoryInterval = std::chrono::milliseconds(1);
 
@@ -23,12 +24,12 @@ class InboundHandshake final {
   using Ignores = Events<PermitGranted, WorkerEnds>;
 
   enum class First : std::uint8_t { kProposal, kFramesOrProposal };
-  // `assumed`: the client is to speak SMC by configuration; no option was seen.
+  // `assumed`: by configuration the client speaks SMC; its SYN carried no option.
   InboundHandshake(SessionResources& session, First first, bool assumed);
-  // Behind the client's hand-over.
+  // After the client's hand-over.
   InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed);
-  // The same, where another process has sent the Accept. The Confirm of a first contact is
-  // declined. Others are beyond a Decline, and their connections end.
+  // As above, but another process has sent the Accept. The Confirm of a first contact is declined.
+  // Other clients accept no Decline any more, and their connections end.
   struct BehindAccept {};
   InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed, BehindAccept);
 
@@ -41,7 +42,7 @@ class InboundHandshake final {
   }
   StageResult handle(GroupLost, TimePoint now);
   StageResult handle(RmbAnnounced, TimePoint now);
-  // Declines, where the peer hears that.
+  // Declines, unless the peer is past the point where it accepts that.
   StageResult handle(ParkWanted, TimePoint now) {
     decline_waiting(common_, now);
     return Stay{};
@@ -57,7 +58,7 @@ class InboundHandshake final {
 
  private:
   void await_proposal(Duration timeout);
-  // First bytes that need not be CLC. Nothing if the handshake shall have them.
+  // Checks for first bytes that need not be CLC. Empty if the handshake is to process them.
   std::optional<StageResult> judge_first_bytes();
   StageResult handle_message(TimePoint now);
   StageResult handle_proposal(TimePoint now);
@@ -72,18 +73,18 @@ class InboundHandshake final {
   StageResult end_in_failure(const smc::Handshake::Outcome& outcome, TimePoint now);
   StageResult pass_on(smc::Handshake::Outcome outcome);
   StageResult end_in_tcp(const smc::Handshake::Outcome& outcome);
-  // When the client, which waits for an answer meanwhile, has to be told that none will come.
+  // When the client must be told that no answer will come.
   TimePoint wait_end(TimePoint now) const;
   SessionServices& services() const { return common_.session.services; }
   smc::Handshake& handshake() { return common_.exchange.handshake(); }
 
   HandshakeCommon common_;
-  bool frames_possible_ = false;  // the client may begin with them
+  bool frames_possible_ = false;  // the client may begin with frames
   const bool assumed_ = false;
-  bool way_found_ = false;  // the Proposal waits for the application
+  bool way_found_ = false;  // the Proposal waits until the application is connected
   bool behind_accept_ = false;
   wire::AcceptConfirm accept_;
-  // First contact: CONFIRM_LINK has waited for the client's memory since then.
+  // First contact: since when CONFIRM_LINK waits for the client's memory.
   std::optional<TimePoint> client_memory_since_;
 };
 

@@ -1,5 +1,5 @@
-// The client of a CLC handshake: Proposal, the server's Accept, Confirm, and at first contact a new
-// link group.
+// The client of a CLC handshake: our Proposal, the server's Accept, our Confirm, and at first
+// contact a new link group.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class OutboundHandshake final {
                     std::unique_ptr<FramedRelay> framed, std::optional<FallbackCause> declined_for)
       : common_(session, std::move(permit), std::move(framed)),
         declined_for_(std::move(declined_for)) {}
-  // Another process has handed over, and sent the Proposal, whose answer is declined, or a Decline.
+  // Another process has handed over, and sent a Decline, or a Proposal whose answer is declined.
   enum class Behind : std::uint8_t { kProposal, kDecline };
   OutboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed, Behind behind)
       : common_(session, HandshakePermit(session.services, session.number), std::move(framed)),
@@ -36,13 +36,13 @@ class OutboundHandshake final {
   }
   StageResult handle(GroupLost, TimePoint now) { return lose_group(common_, now); }
   StageResult handle(RmbAnnounced, TimePoint now);
-  // Declines, where the peer hears that.
+  // Declines, unless the peer is past the point where it accepts that.
   StageResult handle(ParkWanted, TimePoint now) {
     decline_waiting(common_, now);
     return Stay{};
   }
-  // The peer has not answered. The next process dials again if nothing has been read from the
-  // application, and otherwise awaits the answer.
+  // True if the peer has not answered. The next process dials again if nothing has been read from
+  // the application; otherwise it awaits the answer.
   bool parkable(bool at_last) const {
     return at_last && (awaits_peer(common_) || awaits_hand_over(common_));
   }
@@ -63,11 +63,11 @@ class OutboundHandshake final {
   void join_named_link(const PeerKey& key, TimePoint now);
   RingSizes sizes_beside(const wire::AcceptConfirm& accept) const;
   wire::AcceptConfirm confirm_for(const wire::AcceptConfirm& accept);
-  // The server can find our element.
+  // Called when the server knows the key of our element.
   void send_confirm(TimePoint now);
   StageResult end_in_failure(TimePoint now);
   StageResult end_in_tcp(TimePoint now);
-  // When the server, which waits for an answer meanwhile, has to be told that none will come.
+  // When the server must be told that no answer will come.
   TimePoint wait_end(TimePoint now) const;
   SessionServices& services() const { return common_.session.services; }
   smc::Handshake& handshake() { return common_.exchange.handshake(); }

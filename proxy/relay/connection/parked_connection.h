@@ -1,5 +1,5 @@
 // A connection whose proxy ends before it does: its two streams, and what the next process of the
-// pod must know of it besides what the kernel keeps with the sockets. See docs/hand-over.md.
+// pod must know in addition to the kernel's state of the sockets. See docs/hand-over.md.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ struct ParkedConnection {
   Duration age{};
   std::uint64_t tx = 0, rx = 0, framed_tx = 0;  // bytes, as SessionReport counts them
   std::optional<FallbackReason> reason;         // why it is TCP
-  std::optional<ClientAddress> client_address;  // whether the application sees it
-  std::optional<std::uint32_t> client_slot;     // that says it
+  std::optional<ClientAddress> client_address;  // whether the application sees the client's address
+  std::optional<std::uint32_t> client_slot;  // the slot that holds it
   ParkedMode mode;
-  std::unique_ptr<event::Stream> app;  // null where it has still to be dialled
-  std::unique_ptr<event::Stream> net;  // the same
+  std::unique_ptr<event::Stream> app;  // null if it must still be dialled
+  std::unique_ptr<event::Stream> net;  // likewise
 };
 
-// A connection whose streams have left their loop. `state` has no streams.
+// A connection whose streams have left their event loop. `state` has no streams.
 struct ParkedSockets {
   ParkedConnection state;
   std::optional<event::ParkedStream> app, net;
-  unsigned worker = 0;  // that had it; not described to another process
+  unsigned worker = 0;  // the previous owner; not described to another process
 };
 
 struct ParkedListener {

@@ -1,8 +1,8 @@
-// Tells a host that is gone from one that only does not read, on a TCP connection that waits for an
-// acknowledgement.
+// Distinguishes a host that is gone from one that only does not read, on a TCP connection that
+// waits for an acknowledgement.
 //
 // TCP_USER_TIMEOUT cannot: since Linux 5.11 it also ends connections whose peer answers every probe
-// but keeps its window closed. Here any acknowledgement counts as life.
+// but keeps its window closed. Here any acknowledgement is a sign of life.
 #pragma once
 
 #include <optional>
@@ -13,19 +13,19 @@ namespace fairlead::relay {
 
 struct SessionResources;
 
-// The part of TCP_INFO that matters.
+// The relevant part of TCP_INFO.
 struct TcpWait {
   bool answer_due = false;  // data or a probe is unacknowledged
   Duration since_ack{};     // since the last acknowledgement, of whatever kind
 };
 
-// nullopt for what is no TCP socket.
+// nullopt if `fd` is no TCP socket.
 std::optional<TcpWait> read_tcp_wait(int fd);
 
-// Fed at intervals, a few within the timeout. One for each connection.
+// Fed at intervals, several within the timeout. One for each connection.
 class PeerSilence {
  public:
-  // True when an answer has been due at each look for `timeout`, and no acknowledgement has come.
+  // True if an answer has been due at every check for `timeout`, without an acknowledgement.
   bool gone(const TcpWait& seen, TimePoint now, Duration timeout);
 
  private:
@@ -35,7 +35,7 @@ class PeerSilence {
 // Checks the stream to the network while the session is in frames or TCP.
 class PeerLiveness {
  public:
-  // Begins to check, unless tcp.user_timeout is 0 or the stream has no descriptor.
+  // Starts checking, unless tcp.user_timeout is 0 or the stream has no descriptor.
   void watch(SessionResources& session);
   // When kLiveness has passed. The session is made ready once when gone() becomes true.
   void check(SessionResources& session, TimePoint now);

@@ -1,5 +1,5 @@
-// What is told of one session: counters, the log of decisions and of fallbacks, and its row for
-// people.
+// The reports about one session: counters, the logs of decisions and fallbacks, and its row in
+// displays.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class SessionReport {
 
   std::string id() const { return session_id(session_); }
 
-  // The set-up: what leads to a decision. One begins with the session, another one when it has
-  // earned SMC-R.
+  // The set-up leads to a decision. One begins with the session, another one when the connection
+  // has earned SMC-R.
   void setup_began(const char* phase, TimePoint now);
   void setup_ended() { setup_.reset(); }
   bool setting_up() const { return setup_ != nullptr; }
@@ -40,39 +40,39 @@ class SessionReport {
 
   void set_client_address(ClientAddress shown);
 
-  // The connection is carried that way from here on, or no longer.
+  // The connection uses this transport from now on, or no longer.
   void carried(Transport transport);
   void carried_no_longer(Transport transport);
-  // Decisions. `peer`: of the TCP connection, as this side sees it.
+  // Decisions. `peer` is that of the TCP connection, as this side sees it.
   void smc_chosen(const SocketAddress& peer, const std::string& group, TimePoint now);
   void tcp_chosen(const UseTcp& why, const event::Stream& net, const SocketAddress& peer,
                   TimePoint now);
-  // It ends before it is SMC-R, or TCP for good.
+  // How a connection ends that has become neither SMC-R nor permanent TCP.
   enum class ShortEnd : std::uint8_t {
     kBeforeEarned,
     kInHandshake,
-    kRefusedByPeer,  // the peer has reset it, and had said nothing
+    kRefusedByPeer,  // the peer has reset it without sending anything
   };
   void short_ended(const SocketAddress& peer, ShortEnd how, TimePoint now);
 
-  // What the relay of this transport has passed on in all.
+  // Sets the bytes that the relay of this transport has passed on in total.
   void count(Transport transport, std::uint64_t tx, std::uint64_t rx, TimePoint now);
-  // The connection ends, and does not go on in another process.
+  // The connection ends, and does not continue in another process.
   void ended(TimePoint now);
-  // The frames are over. They have passed on so much, and the relay that follows counts the rest.
+  // The frames have ended after `tx` bytes; the next relay counts the rest.
   void frames_ended(std::uint64_t tx) { framed_tx_ = tx; }
   std::uint64_t framed_tx() const { return framed_tx_; }
   std::uint64_t bytes() const { return tx_ + rx_; }
 
-  // For another process that goes on with the connection, and what that one has got.
+  // For another process that continues the connection, and the counterpart there.
   void park(ParkedConnection& into, TimePoint now) const;
   void resume(const ParkedConnection& parked);
 
-  // The peer has broken the rules of the frames, or of the handshake behind them.
+  // The peer has broken the rules of the frames, or of the handshake after them.
   void frames_refused(const SocketAddress& peer, const char* detail);
   void peer_vanished(const SocketAddress& peer, const std::string& what);
 
-  // But for the streams and the link group.
+  // The row without streams and link group.
   ConnectionRow row(Transport transport, TimePoint now) const;
 
  private:
@@ -89,10 +89,10 @@ class SessionReport {
   const TimePoint began_;
   std::unique_ptr<SetUp> setup_;
   std::optional<FallbackReason> reason_;
-  std::optional<ClientAddress> client_address_;  // inbound: once the application was dialled
+  std::optional<ClientAddress> client_address_;  // inbound: set once the application was dialled
   std::uint64_t tx_ = 0;
   std::uint64_t rx_ = 0;
-  std::uint64_t framed_tx_ = 0;  // of tx_
+  std::uint64_t framed_tx_ = 0;  // part of tx_
   AnswerTimes answers_;
 };
 

@@ -98,7 +98,7 @@ std::span<const std::byte> ReceivePool::message(const rdma::Completion& received
   return posted.buffer->bytes().subspan(posted.offset, received.length_bytes);
 }
 
-// Without the memory for more, the pool goes on with what it has.
+// Without memory for more buffers, the pool continues with those that it has.
 void ReceivePool::grow_if_crowded() {
   if (reposts_.size() * 2 <= buffer_count_ || buffer_count_ == size_.entries) return;
   (void)grow(std::min(buffer_count_, size_.entries - buffer_count_));

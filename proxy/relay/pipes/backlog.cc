@@ -42,11 +42,11 @@ Backlog::State Backlog::write(event::Stream& to, std::span<const std::byte> byte
   if (bytes.empty()) return State::kEmpty;
   if (urgent) urgent_at_ = bytes_.size();
   append(bytes);
-  // An event tells of room only behind a write that found none.
+  // The stream reports room by an event only after a write that found none.
   return flush(to);
 }
 
-// A vector by itself would take up to twice as much, which nobody has paid for.
+// Grows in steps: by itself, a vector could take up to twice as much, which is not paid for.
 void Backlog::append(std::span<const std::byte> bytes) {
   const std::size_t wanted = bytes_.size() + bytes.size();
   if (wanted > bytes_.capacity())

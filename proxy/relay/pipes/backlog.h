@@ -1,5 +1,5 @@
-// Bytes for a stream that has not taken them yet, in order. Of several urgent bytes the last stays
-// urgent, as in TCP.
+// Bytes that a stream has not taken yet, in order. If several bytes are urgent, only the last one
+// stays urgent, as in TCP.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace fairlead::relay {
 
-// Its memory grows in these steps, so that it is never much more than the bytes that wait.
+// The memory grows in these steps, so that it is never much more than the waiting bytes.
 inline constexpr std::size_t kBacklogStepBytes = 4096;
 
-// What waits, for a backlog elsewhere.
+// The content of a backlog, for transfer to another one.
 struct BacklogContent {
   std::vector<std::byte> bytes;
   std::optional<std::size_t> urgent_at;  // the index of the byte that is urgent
-  std::uint64_t written = 0;             // bytes that a stream has taken before
+  std::uint64_t written = 0;  // bytes that the stream has taken so far
 };
 
 class Backlog {
@@ -27,21 +27,21 @@ class Backlog {
   enum class State : std::uint8_t {
     kEmpty,
     kWaiting,  // for the stream to become writable
-    kRefused,  // the stream takes nothing any more
+    kRefused,  // the stream takes no more bytes
   };
 
   Backlog() = default;
-  // REQUIRES: urgent_at, if any, is an index of bytes
+  // REQUIRES: urgent_at, if set, is an index into bytes
   explicit Backlog(BacklogContent content);
   BacklogContent release();
 
-  // Writes the bytes, behind those that wait; what is not taken waits.
+  // Writes the bytes after those that wait. What the stream does not take waits.
   State write(event::Stream& to, std::span<const std::byte> bytes, bool urgent);
-  // Writes what waits.
+  // Writes the waiting bytes.
   State flush(event::Stream& to);
-  void drop();  // what waits
+  void drop();  // discards the waiting bytes
   bool empty() const { return at_ == bytes_.size(); }
-  // Memory that it holds: at most what was written since it was empty, in whole steps.
+  // Memory held: at most what was written since the backlog was empty, rounded up to whole steps.
   std::size_t held_bytes() const { return bytes_.capacity(); }
   // Bytes that a stream has taken.
   std::uint64_t written() const { return written_; }

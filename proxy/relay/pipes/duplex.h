@@ -1,5 +1,5 @@
-// Two directions between an application's stream and one to the network, as TCP joins them: a reset
-// of one stream passes on what that stream said before, then ends both.
+// Joins two directions, between an application's stream and one to the network, as TCP does. If one
+// stream is reset, what it sent before is passed on first; then both end.
 #pragma once
 
 #include <cstdint>
@@ -18,30 +18,30 @@ namespace fairlead::relay {
 enum class RelayStep : std::uint8_t {
   kIdle,     // nothing to do until a stream is ready
   kMore,     // the turn's share is used up
-  kEnded,    // FIN read and passed on
-  kReset,    // the stream that is read was reset, and all that came before was passed on
-  kRefused,  // the stream that is written takes nothing any more
+  kEnded,  // FIN read and passed on
+  kReset,  // the source stream was reset, and all bytes before were passed on
+  kRefused,  // the destination stream takes no more bytes
 };
 
-// A direction has pump(), and passed_on(), a count that grows with what it passed on. whole(): the
-// FIN of what it reads has come, or may have come. The one to the network has held(): what the
-// application still says waits for another relay.
+// A direction has pump(), and passed_on(), a counter of bytes passed on. whole() is true if the FIN
+// of its source has arrived, or may have. The direction to the network also has held(): the
+// application's further bytes wait for another relay.
 template <class Out, class In>
 class Duplex {
  public:
   Duplex(event::Stream& app, event::Stream& net, Out& out, In& in)
       : app_(app), net_(net), out_(out), in_(in) {}
 
-  // kEnded when both directions are. kReset when one stream was reset and the other one has what
-  // came from it before, as far as it takes it; never kRefused.
+  // kEnded when both directions have ended. kReset when one stream was reset and the other has
+  // received, as far as it takes it, what came before. Never kRefused.
   RelayStep pump(TimePoint now);
-  // When the owner calls pump() again although nothing has happened.
+  // When the owner must call pump() again although nothing has happened.
   Deadline next_deadline() const {
     return reset_delay_ ? reset_delay_->next_deadline() : std::nullopt;
   }
-  // One of the streams was reset, and the other one has not got all of it yet.
+  // One of the streams was reset, and the other one has not received all bytes yet.
   bool ending() const { return last_ != Last::kNone; }
-  // The stream to the network is taken for reset.
+  // Treats the stream to the network as reset.
   void end_net() {
     last_ = Last::kIn;
     net_.assume_readable();
@@ -58,8 +58,8 @@ class Duplex {
   event::Stream& net_;
   Out& out_;
   In& in_;
-  Last last_ = Last::kNone;  // of one stream that was reset: the direction that it spoke
-  bool end_said_ = false;    // to the stream that reads that direction
+  Last last_ = Last::kNone;  // after the reset of a stream: the direction that it fed
+  bool end_said_ = false;  // FIN sent to the stream that reads that direction
   std::unique_ptr<ResetDelay> reset_delay_;  // only before a reset
 };
 
@@ -80,7 +80,7 @@ void Duplex<Out, In>::check_reset(RelayStep out, RelayStep in) {
     last_ = Last::kOut;
   else if (in == RelayStep::kReset || out == RelayStep::kRefused)
     last_ = Last::kIn;
-  // A reset may hide behind bytes that the other side does not take.
+  // A reset may be hidden behind bytes that the other side does not take.
   else if (out == RelayStep::kMore || in == RelayStep::kMore)
     return;
   else if (!out_.held() && app_.hung_up() && app_.take_error() != 0)
@@ -106,7 +106,7 @@ RelayStep Duplex<Out, In>::pump_last(Direction& direction, event::Stream& reader
   if (step == RelayStep::kRefused) return RelayStep::kReset;
   const bool passed_on = step == RelayStep::kReset || step == RelayStep::kEnded;
   const bool whole = direction.whole();
-  // The reader may be another proxy: its kernel tells a FIN before the reset from none.
+  // The reader may be another proxy: its kernel must see whether a FIN came before the reset.
   if (step == RelayStep::kEnded && !std::exchange(end_said_, true)) reader.shutdown_write();
   const std::size_t unsent = reader.unsent(whole ? Until::kAcknowledged : Until::kSent);
   if (passed_on && unsent == 0) return RelayStep::kReset;
@@ -118,7 +118,7 @@ RelayStep Duplex<Out, In>::pump_last(Direction& direction, event::Stream& reader
   const std::uint64_t moved = direction.passed_on() - unsent;
   if (!reset_delay_) reset_delay_ = std::make_unique<ResetDelay>();
   bool more = step == RelayStep::kMore;
-  // What no reader holds up, and has not come, does not come.
+  // What has not arrived although no reader blocks it will not arrive any more.
   const bool held_up = more || unsent != 0 || !reader.writable();
   if (!whole || !held_up) {
     if (!reset_delay_->wait(moved, passed_on, now)) return RelayStep::kReset;

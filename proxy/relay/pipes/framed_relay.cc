@@ -12,17 +12,17 @@ namespace {
 
 using Kind = event::IoResult::Kind;
 
-// In front of the bytes, so that a frame is written in one piece.
+// Room before the bytes, so that a frame is written in one piece.
 constexpr std::size_t kWindowFrameBytes = wire::kFrameHeaderBytes + wire::kHandOverBodyBytes;
 constexpr std::size_t kHeadBytes =
     wire::kFramePreface.size() + kWindowFrameBytes + wire::kFrameHeaderBytes;
 static_assert(kCopyBytes >= kHeadBytes + wire::kFrameBytesMax);
-// A part of a frame counts as so many bytes of a turn, because a peer may send frames of one byte.
-// Their headers, and not their bytes, are what takes time then.
+// A part of a frame counts as at least this many bytes of a turn. A peer may send frames of one
+// byte, whose headers take the time then.
 constexpr std::size_t kPartCostBytes = 64;
 
-// Hands over bytes that the FIN of a shutdown right behind them takes along in its segment. Returns
-// how many; the rest has to be written.
+// Sends bytes so that a shutdown right afterwards puts its FIN into the same segment. Returns how
+// many were sent; the caller writes the rest.
 std::size_t send_with_fin(event::Stream& to, std::span<const std::byte> bytes) {
   if (to.descriptor() < 0 || !to.writable()) return 0;
   const ssize_t sent =
@@ -73,7 +73,7 @@ RelayStep FramedOut::pump() {
       return step;
   }
   if (!preface_due_) return RelayStep::kIdle;
-  // The server may have to speak first.
+  // Send the preface without data: the server may have to speak first.
   return send_due() == RelayStep::kRefused ? RelayStep::kRefused : RelayStep::kIdle;
 }
 
@@ -101,10 +101,10 @@ void FramedOut::open_window(std::uint64_t max) {
   if (preface_due_)
     window_due_ = true;
   else if (send(frame) == RelayStep::kRefused)
-    net_.assume_readable();  // it says so again when something is read from it
+    net_.assume_readable();  // the stream reports the error at the next read
 }
 
-// The bytes stand in the buffer, behind room for the head.
+// The bytes are in the buffer, after room for the head.
 RelayStep FramedOut::send_piece(std::size_t count, bool urgent) {
   const auto header = urgent ? deferral_.send_urgent() : deferral_.send_data(count);
   std::byte* begin = shared_.buffer.data() + kHeadBytes - header.size();
@@ -116,7 +116,7 @@ RelayStep FramedOut::send_piece(std::size_t count, bool urgent) {
 RelayStep FramedOut::send_end() {
   if (preface_due_ && send_due() == RelayStep::kRefused) return RelayStep::kRefused;
   const auto frame = deferral_.send_end();
-  // No handshake can follow when the client has ended. But a server that has ended before closes
+  // After the client's end no handshake can follow. But if the server has ended before, it closes
   // first (relay/connection/close_order.h).
   const bool last = deferral_.unbounded() && !deferral_.peer_ended() && waiting_.empty();
   const std::size_t sent = last ? send_with_fin(net_, frame) : 0;
@@ -127,7 +127,7 @@ RelayStep FramedOut::send_end() {
   return RelayStep::kEnded;
 }
 
-// kMore when all has been taken.
+// kMore when all bytes have been taken.
 RelayStep FramedOut::send(std::span<const std::byte> bytes) {
   switch (waiting_.write(net_, bytes, false)) {
     case Backlog::State::kRefused:
@@ -142,7 +142,7 @@ RelayStep FramedOut::send(std::span<const std::byte> bytes) {
 
 void FramedOut::hand_over() {
   if (preface_due_) (void)send_due();
-  // A stream that refuses it says so again when something is read from it. No event follows.
+  // A stream that refuses the hand-over reports this at the next read. No event follows.
   if (send(deferral_.send_hand_over()) == RelayStep::kRefused) net_.assume_readable();
 }
 
@@ -164,7 +164,7 @@ void FramedIn::park(ParkedFrames& into) {
   into.peer_over = peer_over_;
   into.peer_lost = lost_;
   if (!lost_) return;
-  // Its last frame is cut, or none at all.
+  // The stream broke off within a frame, or between two.
   into.rules.head_bytes = into.rules.body_left = 0;
   into.rules.urgent = false;
 }
@@ -178,7 +178,7 @@ RelayStep FramedIn::pump() {
     const iovec into{shared_.buffer.data(), shared_.buffer.size()};
     const event::IoResult got = net_.read({&into, 1});
     if (got.kind == Kind::kWouldBlock) break;
-    // Behind our hand-over the peer owes its own. Behind its FIN a reset may follow.
+    // After our hand-over the peer owes its own. After the peer's FIN a reset may follow.
     if (got.kind == Kind::kEnd && deferral_.peer_ended() && !deferral_.handed_over() &&
         net_.take_error() == 0)
       break;
@@ -196,7 +196,7 @@ RelayStep FramedIn::pump() {
   return step == RelayStep::kMore ? RelayStep::kIdle : step;
 }
 
-// kMore when there may be more to read.
+// kMore if there may be more to read.
 RelayStep FramedIn::take(std::span<std::byte> bytes) {
   // The data of all frames is moved together, so that small frames cost the peer more than us.
   std::byte* data = nullptr;
@@ -245,7 +245,7 @@ void FramedIn::deliver(std::span<const std::byte> bytes, std::optional<std::size
 RelayStep FramedIn::settle() {
   if (!refused_) refused_ = waiting_.flush(app_) == Backlog::State::kRefused;
   if (refused_ && deferral_.held()) {
-    // What the application said before it went is read by the relay that follows.
+    // The next relay reads what the application sent before it went.
     discard();
     app_.assume_readable();
   }
@@ -257,8 +257,8 @@ RelayStep FramedIn::settle() {
     app_.shutdown_write();
   }
   if (lost_) return RelayStep::kReset;
-  // Both ends close when both directions have ended. A reset is looked for until then.
-  // What the application was told over SMC-R, its peer says once more in a frame.
+  // The connection closes when both directions have ended. Until then, a reset is looked for. An
+  // end that was told over SMC-R is repeated by the peer in a frame.
   return finished_ && deferral_.peer_ended() && (deferral_.ended() || !net_.readable())
              ? RelayStep::kEnded
              : RelayStep::kMore;

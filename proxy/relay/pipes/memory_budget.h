@@ -1,8 +1,8 @@
-// The memory of one worker: its part of memory.limit, and who holds how much of it. Everything
-// counts that the kernel may charge to the proxy's cgroup on behalf of connections, at the most
-// that it can become: a connection that stalls tomorrow was paid for when it began.
+// The memory of one worker: its part of memory.limit, and the uses that hold it. Everything counts
+// that the kernel may charge to the proxy's cgroup on behalf of connections, at its maximum: a
+// connection that stalls later has been paid for from the beginning.
 //
-// Owner and thread: the worker's. Charges refer to the budget, which outlives them.
+// Belongs to the worker's thread. Charges refer to the budget, which outlives them.
 #pragma once
 
 #include <array>
@@ -14,17 +14,17 @@
 
 namespace fairlead::relay {
 
-// Rings take at most all but this part of the limit. Connections that find no ring are TCP, and
-// need the rest for their sockets.
+// Rings leave at least 1/kRingsLeave of the limit. Connections without a ring are TCP, and need the
+// rest for their sockets.
 inline constexpr std::size_t kRingsLeave = 4;
-// Whatever else has been used, rings do not take the last part of the limit, of this size.
+// Whatever else is in use, rings do not take the last 1/kKeptFromRings of the limit.
 inline constexpr std::size_t kKeptFromRings = 8;
-// The error of an allocation that the budget refuses; reasons are chosen by it.
+// The error text of an allocation that the budget refuses. Fallback reasons depend on it.
 inline constexpr const char* kBudgetSpent = "memory.limit";
 
 class MemoryBudget {
  public:
-  // `rings_max`: the most that rings may take, 0 for what kRingsLeave says. Counts in `stats`.
+  // `rings_max`: limit for rings; 0: the one that kRingsLeave determines. Counts in `stats`.
   MemoryBudget(std::size_t limit_bytes, std::size_t rings_max, WorkerStats& stats);
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
@@ -36,8 +36,8 @@ class MemoryBudget {
   std::size_t rings_left_bytes() const;
   std::size_t used_bytes(MemoryUse use) const { return used_by_[static_cast<std::size_t>(use)]; }
 
-  // False, and nothing is taken, where less than `keep_bytes` would be left, or where rings would
-  // take more than their part.
+  // False, and nothing is taken, if less than `keep_bytes` would remain, or if rings would exceed
+  // their part.
   bool take(MemoryUse use, std::size_t bytes, std::size_t keep_bytes = 0);
   void give_back(MemoryUse use, std::size_t bytes);  // REQUIRES: taken for this use
 
@@ -58,11 +58,11 @@ class MemoryCharge {
       : budget_(other.budget_), use_(other.use_), bytes_(std::exchange(other.bytes_, 0)) {}
   MemoryCharge& operator=(MemoryCharge&& other) noexcept;
 
-  // Nothing where the budget refuses.
+  // Empty if the budget refuses.
   static std::optional<MemoryCharge> take(MemoryBudget& budget, MemoryUse use, std::size_t bytes,
                                           std::size_t keep_bytes = 0);
   std::size_t bytes() const { return bytes_; }
-  // False where the budget refuses to give more; the charge is as before then.
+  // False if the budget refuses to give more; the charge is then unchanged.
   bool resize(std::size_t bytes, std::size_t keep_bytes = 0);
 
  private:

@@ -24,7 +24,7 @@ std::optional<Pipe> PipePool::take() {
     not_tried_ = kPipesNotTried;
     return std::nullopt;
   }
-  // Refused beyond the user's share of pipe pages; what the pipe has already may do.
+  // Refused beyond the user's limit of pipe pages; the present size may suffice.
   (void)::fcntl(pipe.write_end.get(), F_SETPIPE_SZ, static_cast<int>(kPipeBytesWanted));
   const int capacity = ::fcntl(pipe.write_end.get(), F_GETPIPE_SZ);
   if (capacity < static_cast<int>(kPipeBytesMin)) {

@@ -1,4 +1,4 @@
-// Pipes for splice(2), kept between uses: making one costs two descriptors and a resize.
+// Pipes for splice(2), reused because a new one costs two descriptors and a resize.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 namespace fairlead::relay {
 
 inline constexpr std::size_t kPipeBytesWanted = 1024 * 1024;
-// Beyond the user's share of pipe pages (pipe-user-pages-soft, which all processes of a user on the
-// node have in common) the kernel makes pipes of a page or two. Copying is cheaper than those.
+// Beyond the user's limit (pipe-user-pages-soft, which all processes of a user on the node share)
+// the kernel makes pipes of one or two pages. Copying is cheaper than those.
 inline constexpr std::size_t kPipeBytesMin = 64 * 1024;
 inline constexpr std::size_t kIdlePipesMax = 16;
-// After such a pipe, so many wishes for one are turned down before the kernel is asked again.
+// After such a small pipe, this many requests are refused before the kernel is asked again.
 inline constexpr unsigned kPipesNotTried = 256;
 
 struct Pipe {
@@ -25,9 +25,9 @@ struct Pipe {
 
 class PipePool {
  public:
-  // Nothing when descriptors or pipe pages are short: the caller copies instead.
+  // Empty if descriptors or pipe pages are scarce: the caller copies instead.
   std::optional<Pipe> take();
-  void give_back(Pipe pipe);  // REQUIRES: empty
+  void give_back(Pipe pipe);  // REQUIRES: the pipe is empty
 
  private:
   std::vector<Pipe> idle_;

@@ -1,4 +1,4 @@
-// How long a connection that ends in a reset goes on for what was said before the reset.
+// How long a connection that ends in a reset continues, so that bytes from before the reset arrive.
 //
 // TCP delivers the bytes that came before a reset. A proxy that resets its other side at once would
 // lose what is still in its buffers. So all relays first pass on what they have:
@@ -16,20 +16,20 @@
 
 namespace fairlead::relay {
 
-// Bytes that move begin this wait again.
+// The wait starts again whenever bytes move.
 inline constexpr Duration kResetDelay = std::chrono::seconds(1);
-// How often a socket is asked whether it has passed on its last bytes; no event tells of it. While
-// nothing moves, less and less often.
+// How often a socket is asked whether its last bytes are sent; no event tells this. The interval
+// grows while nothing moves.
 inline constexpr Duration kUnsentPoll = std::chrono::milliseconds(5);
 inline constexpr Duration kUnsentPollMax = std::chrono::seconds(1);
-// What a reader says meanwhile is for nobody. It is dropped, because a reader may have to finish
-// before it reads on. One that says more, and reads nothing, is reset.
+// What the reader sends meanwhile has no receiver. It is dropped, because a reader may have to
+// finish writing before it reads on. A reader that sends more than this without reading is reset.
 inline constexpr std::uint64_t kUnheardBytesMax = 16 * 1024 * 1024;
 
 class ResetDelay {
  public:
-  // Called in each turn before the reset. `moved` changes when bytes have moved. `unsent`: all that
-  // is left is in the buffer of a socket. False when the wait is over.
+  // Called in each turn before the reset. `moved` changes when bytes have moved. `unsent`: what
+  // remains is in a socket's buffer only. False when the wait is over.
   bool wait(std::uint64_t moved, bool unsent, TimePoint now) {
     if (!until_ || moved != moved_) until_ = now + kResetDelay;
     moved_ = moved;
@@ -40,8 +40,8 @@ class ResetDelay {
     until_ = now + kResetDelay;
     return false;
   }
-  // The same for what came before a FIN. `unheard`: bytes that the reader has said since the last
-  // turn.
+  // As wait(), if a FIN came before the reset. `unheard`: bytes that the reader has sent since the
+  // last turn.
   bool wait_for_reader(std::uint64_t moved, bool unsent, std::uint64_t unheard, TimePoint now) {
     const bool stalled = waits_for_reader_ && moved == moved_;
     waits_for_reader_ = true;

@@ -1,5 +1,5 @@
-// Where the bytes of one SMC-R connection lie: this side's element of an RMB, and what it writes
-// to, which is the peer's element where that is addressable memory, and otherwise a send ring.
+// The buffers of one SMC-R connection: this side's RMB element, and what this side writes to. That
+// is the peer's element if it is addressable memory, else a send ring.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace fairlead::relay {
 
-// An element of the peer's, as it is reached over one link. The key is another on each link.
+// An element of the peer, as reached over one link. Each link has its own key.
 struct PeerElement {
   smc::RmbKey rmb;
   std::uint64_t offset = 0;  // in the RMB
@@ -25,13 +25,13 @@ struct PeerElement {
   }
 };
 
-// The memory belongs to others, which it never outlives: slabs of the group, a view of the device.
+// Others own the memory and outlive this object: slabs of the group, a view of the device.
 class SmcBuffers {
  public:
   SmcBuffers(smc::ElementId element, std::span<std::byte> local)
       : element_(element), local_(local) {}
 
-  // Of this side.
+  // This side's element.
   smc::ElementId element() const { return element_; }
   std::span<std::byte> local() const { return local_; }
 
@@ -44,35 +44,35 @@ class SmcBuffers {
     send_ring_ = ring;
     send_ring_bytes_ = bytes;
   }
-  // Others give it back.
+  // The caller gives the ring back to the group.
   std::optional<smc::ElementId> release_send_ring() {
     return std::exchange(send_ring_, std::nullopt);
   }
 
-  // The peer's element as it was found last. `on`: the link that it was named on; empty if that has
-  // been deleted since.
+  // The peer's element as last reached. `on`: the link on which it was named; empty if that link
+  // has been deleted since.
   const PeerElement& peer() const { return peer_; }
   std::optional<std::uint8_t> named_on() const { return named_on_; }
   void name_peer(const PeerElement& element, std::optional<std::uint8_t> on) {
     peer_ = element;
     named_on_ = on;
   }
-  // It is reached over link `on` with this key. `view`: its memory, where addressable.
+  // The element is reached over link `on` with this key. `view`: its memory, if addressable.
   void reach_peer(const smc::RmbElement& element, std::uint8_t on, std::span<std::byte> view) {
     remote_ = view;
     peer_.rmb = {element.rkey, RemoteAddress{element.address.value - peer_.offset}};
     named_on_ = on;
   }
-  // The peer's element, where it is addressable and reached.
+  // The peer's element, if it is addressable and has been reached.
   std::span<std::byte> remote() const { return remote_; }
   void drop_remote() { remote_ = {}; }
 
-  // What is set aside for the peer's element until it is known, where addressable.
+  // Budget for the peer's element until that is known, if addressable.
   MemoryCharge& reserved() { return reserved_; }
-  // The element that is paid for, where addressable.
+  // The element that is paid for, if addressable.
   const std::optional<PeerRingId>& peer_ring() const { return peer_ring_; }
   void set_paid_for(const PeerRingId& ring) { peer_ring_ = ring; }
-  // Others give it back. The connection writes no more.
+  // The connection writes no more. The caller gives the element's budget back.
   std::optional<PeerRingId> release_peer() {
     remote_ = {};
     reserved_ = {};

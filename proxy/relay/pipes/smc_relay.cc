@@ -74,8 +74,8 @@ SmcRelay::Step SmcRelay::pump(event::Stream& app, std::uint32_t publish_bytes, T
   return more ? Step::kMore : Step::kIdle;
 }
 
-// The connection ends in a reset, but not before each side has what the other one said, as far as
-// it takes it.
+// The connection ends in a reset, but only after each side has received, as far as it takes it,
+// what the other one sent.
 SmcRelay::Step SmcRelay::pump_before_reset(event::Stream& app, bool more, TimePoint now) {
   const bool whole = app_failed_ ? app_whole(app) : peer_whole();
   const bool delivered =
@@ -88,7 +88,7 @@ SmcRelay::Step SmcRelay::pump_before_reset(event::Stream& app, bool more, TimePo
     end_in_reset(app);
     return Step::kReset;
   }
-  // Each term changes one way only. What is dropped moves nothing.
+  // Each term changes in one direction only. Dropped bytes do not count as moved.
   const std::uint64_t to_app = connection_.rx().bytes() + ahead_.written();
   const std::uint64_t moved =
       connection_.tx().bytes() + (whole && app_failed_ ? 0 : 2 * to_app) - unsent;
@@ -113,8 +113,8 @@ void SmcRelay::end_in_reset(event::Stream& app) {
   app.reset_on_close();
 }
 
-// Linux also says its FIN although it waits for room, when it has waited for long. If a reset
-// follows, bytes are missing.
+// Linux sends its FIN even while it waits for room, if it has waited long. If a reset follows,
+// bytes are missing.
 bool SmcRelay::peer_whole() const {
   return connection_.closing().peer_ended() && !connection_.rx().write_blocked();
 }
@@ -152,7 +152,7 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
                                        ? app.write_urgent(buffers_.local()[window.first.offset])
                                        : app.write(pieces.view());
     if (result.kind == Kind::kError) {
-      // What it said before it went is still to be read.
+      // What the application sent before it went must still be read.
       app_failed_ = true;
       app.assume_readable();
       return false;
@@ -160,7 +160,7 @@ bool SmcRelay::pump_to_app(event::Stream& app, TimePoint now) {
     if (result.kind != Kind::kBytes) break;
     connection_.consumed(static_cast<std::uint32_t>(result.count), now);
     if (result.count < window.bytes()) {
-      // The socket's buffer is full as a rule; the next try will find out, in a turn of its own.
+      // Usually the socket's buffer is full. The next try finds out, in a turn of its own.
       more = app.writable();
       break;
     }
@@ -201,7 +201,7 @@ bool SmcRelay::pump_from_app(event::Stream& app, std::uint32_t publish_bytes) {
       return app.readable();
     case Kind::kEnd:
       end_app_data(true);
-      check_reset_behind_fin(app);  // both may have come with one event
+      check_reset_behind_fin(app);  // FIN and reset may have come with one event
       return false;
     case Kind::kError:
       end_app_data(false);
@@ -227,11 +227,11 @@ bool SmcRelay::try_read(event::Stream& app, std::uint32_t publish_bytes) {
   if (return_ != Return::kNone || app_ended_ || app.readable() || room == 0) return false;
   app.assume_readable();
   pump_from_app(app, publish_bytes);
-  // What was read has to be sent. No event tells of bytes that are not in the socket any more.
+  // Bytes that were read must be sent. The socket does not hold them any more, so no event follows.
   return app.readable() || connection_.tx_window().bytes() != room;
 }
 
-// Nobody reads what the application still sends: it gets the RST that a closed peer would give.
+// Nobody reads what the application still sends: it gets the RST that a closed peer would send.
 void SmcRelay::discard_from_app(event::Stream& app) {
   std::byte scratch[4096];
   const iovec into{scratch, sizeof scratch};
@@ -243,13 +243,13 @@ void SmcRelay::discard_from_app(event::Stream& app) {
   }
 }
 
-// A reset hides behind data that we have no room to read.
+// A reset may be hidden behind data that we have no room to read.
 void SmcRelay::check_blocked_reset(event::Stream& app) {
   if (app.hung_up() && app.take_error() != 0) app_failed_ = true;
 }
 
-// Behind a FIN nothing is read that would meet a reset. When both FINs have been handed over, TCP
-// knows no reset any more. The kernel is asked only after an event.
+// After a FIN, no read would meet a reset. When both FINs have been handed over, TCP has no resets
+// any more. The kernel is asked only after an event.
 void SmcRelay::check_reset_behind_fin(event::Stream& app) {
   if (!std::exchange(app_changed_, false) || app_failed_ || app_finished_) return;
   if (app.take_error() == 0) return;

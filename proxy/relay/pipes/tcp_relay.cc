@@ -66,7 +66,7 @@ ParkedTcpHalf HalfRelay::park() {
   return parked;
 }
 
-// What is in it came behind all that is left over.
+// The bytes in the pipe came after all that is left over.
 void HalfRelay::read_pipe(std::vector<std::byte>& into) {
   while (piped_ != 0) {
     const std::size_t before = into.size();
@@ -103,8 +103,8 @@ HalfRelay::Step HalfRelay::pump() {
   return Step::kMore;
 }
 
-// Whether the bytes so far begin as a return does. An application's may too, but hardly do: type
-// and length are four bytes.
+// Whether the first bytes look like a return. An application's bytes may look the same, but that is
+// unlikely: type and length are four bytes.
 HalfRelay::LateReturn HalfRelay::late_return() const {
   static constexpr auto kHeader =
       wire::FrameHeader{wire::FrameType::kReturn, wire::kHandOverBodyBytes};
@@ -125,7 +125,7 @@ HalfRelay::Step HalfRelay::detect_late_decline() {
     const bool whole = taken && stream.complete();
     if (whole && stream.header().type == wire::ClcType::kDecline) {
       leftover_.erase(leftover_.begin(), leftover_.begin() + static_cast<std::ptrdiff_t>(*taken));
-      late_return_ = false;  // all that follows is the application's
+      late_return_ = false;  // everything that follows is the application's
     }
     const LateReturn back = late_return();
     if (back == LateReturn::kYes) return Step::kReset;
@@ -195,13 +195,13 @@ HalfRelay::Step HalfRelay::copy_once(std::size_t& moved) {
     leftover_at_ = 0;
     leftover_urgent_ = got.urgent;
   }
-  // A full buffer means that more waits: from now on the kernel moves pages instead.
+  // A full buffer means that more is waiting: from now on the kernel moves pages instead.
   if (got.count == shared_.buffer.size() && from_.descriptor() >= 0 && to_.descriptor() >= 0)
     take_pipe();
   return Step::kMore;
 }
 
-// Without one, or without memory to pay for what it can hold, copying goes on.
+// Without a pipe, or without memory to pay for its capacity, copying continues.
 void HalfRelay::take_pipe() {
   pipe_ = shared_.pipes.take();
   small_splices_ = 0;
@@ -238,19 +238,19 @@ HalfRelay::Step HalfRelay::splice_once(std::size_t& moved) {
   if (!from_.readable()) return Step::kIdle;
   const ssize_t n = splice_now(from_.descriptor(), pipe_->write_end.get(), pipe_->capacity_bytes);
   const int error = n < 0 ? errno : 0;
-  // splice(2) takes no urgent byte, and with a FIN behind it looks like the end.
+  // splice(2) moves no urgent byte; if a FIN follows, the result looks like the end of the stream.
   if (n <= 0 && from_.at_urgent_byte()) {
     leave_splice();
     return Step::kMore;
   }
   if (error == EAGAIN) {
-    // The pipe is empty, so it is the socket that has nothing.
+    // The pipe is empty, so the socket must be the one that has nothing.
     from_.set_not_readable();
     if (++small_splices_ >= kSmallSplicesMax) leave_splice();
     return Step::kIdle;
   }
   if (n <= 0) {
-    // A read tells a FIN from a reset, whose error splice has taken away.
+    // A read tells a FIN from a reset, whose error splice has consumed.
     if (n < 0) from_.note_error(error);
     leave_splice();
     return Step::kMore;

@@ -1,8 +1,8 @@
-// The fallback: bytes from one TCP stream to another, each direction on its own.
+// The fallback: moves bytes from one TCP stream to another, each direction independently.
 //
 // Small messages are copied through a buffer that all connections of a worker share, because two
-// system calls beat splice's four; a direction whose reads keep filling that buffer moves through a
-// pipe with splice(2) until the flood ends (docs/benchmarks.md).
+// system calls beat the four of splice. A direction whose reads keep filling that buffer moves
+// through a pipe with splice(2) until the flood ends (docs/benchmarks.md).
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@
 namespace fairlead::relay {
 
 inline constexpr std::size_t kCopyBytes = 64 * 1024;
-// Moved in one turn before others get theirs.
+// Bytes per turn; then other connections have their turn.
 inline constexpr std::size_t kTurnBytesMax = 512 * 1024;
-// A splice that moves less than this is not worth its pipe.
+// A splice of fewer bytes is not worth its pipe.
 inline constexpr std::size_t kSpliceBytesMin = 16 * 1024;
 inline constexpr unsigned kSmallSplicesMax = 4;
 
@@ -33,7 +33,7 @@ inline constexpr unsigned kSmallSplicesMax = 4;
 struct TcpRelayResources {
   PipePool pipes;
   std::vector<std::byte> buffer = std::vector<std::byte>(kCopyBytes);
-  MemoryBudget* budget = nullptr;  // pays for what pipes can hold; null: nobody does
+  MemoryBudget* budget = nullptr;  // pays for the capacity of pipes; null: not charged
 };
 
 // One direction.
@@ -47,33 +47,31 @@ class HalfRelay {
 
   // Bytes read before the relay began; they go first.
   void prepend(std::span<const std::byte> bytes);
-  // What a relay before this one left: bytes that go first, and the end of `from` if it has told of
-  // it.
+  // What an earlier relay left: bytes that go first, and whether the end of `from` was read.
   void resume(Backlog bytes, bool ended) {
     ahead_ = std::move(bytes);
     saw_fin_ = ended;
   }
-  // The same of a relay in another process.
+  // As above, for a relay of another process.
   void resume(ParkedTcpHalf parked);
-  // All that it has in hand, for resume(). It moves nothing any more.
+  // Returns all that the relay has in hand, for resume(). It moves nothing afterwards.
   ParkedTcpHalf park();
-  // The first bytes may be a Decline that crossed ours. It is not for the application.
-  // `or_return`: the peer may instead have gone over to SMC-R and be on its way back to frames,
-  // which ends in a reset.
+  // The first bytes may be a Decline that crossed ours and is not for the application. `or_return`:
+  // instead, the peer may have switched to SMC-R and be returning to frames, which ends in a reset.
   void skip_late_decline(bool or_return) {
     late_decline_ = true;
     late_return_ = or_return;
   }
-  // The most that is read in one go, and so kept where the other side takes less.
+  // Maximum size of one read, and thus of what is kept if the other side takes less.
   void set_copy_bytes(std::size_t bytes) { copy_bytes_ = bytes; }
   Step pump();
-  // With those that a relay before this one passed on.
+  // Includes bytes that an earlier relay passed on.
   std::uint64_t bytes() const { return ahead_.written() + bytes_; }
   // For Duplex.
   std::uint64_t passed_on() const { return bytes(); }
   static bool held() { return false; }
   bool whole() const { return saw_fin_ || from_.fin_arrived(); }
-  // Memory of the bytes of resume() that are not passed on yet.
+  // Memory of bytes from resume() that are not passed on yet.
   std::size_t ahead_bytes() const { return ahead_.held_bytes(); }
   bool ended() const { return ended_; }
 
@@ -96,17 +94,17 @@ class HalfRelay {
   event::Stream& to_;
   TcpRelayResources& shared_;
   Backlog ahead_;
-  std::vector<std::byte> leftover_;  // read but not yet written; empty as a rule
+  std::vector<std::byte> leftover_;  // read but not yet written; usually empty
   std::size_t leftover_at_ = 0;
   std::size_t copy_bytes_ = kCopyBytes;
-  bool leftover_urgent_ = false;  // the one byte in it is urgent data
+  bool leftover_urgent_ = false;  // leftover_ is one urgent byte
   std::optional<Pipe> pipe_;
   MemoryCharge pipe_charge_;
   std::size_t piped_ = 0;
   unsigned small_splices_ = 0;
   std::uint64_t bytes_ = 0;
-  bool late_decline_ = false;  // still looked for; what has come of it is in leftover_
-  bool late_return_ = false;   // looked for as well
+  bool late_decline_ = false;  // may still come; the part that has come is in leftover_
+  bool late_return_ = false;  // a return may come as well
   bool saw_fin_ = false;
   bool ended_ = false;
 };
@@ -124,7 +122,7 @@ class TcpRelay {
   HalfRelay& towards_app() { return in_; }
   const HalfRelay& towards_net() const { return out_; }
   const HalfRelay& towards_app() const { return in_; }
-  // As Duplex.
+  // See Duplex.
   RelayStep pump(TimePoint now) { return duplex_.pump(now); }
   Deadline next_deadline() const { return duplex_.next_deadline(); }
   void end_net() { duplex_.end_net(); }

@@ -1,5 +1,5 @@
-// What a reader says to an application that is gone, while it has still to read what that one said
-// before its FIN.
+// What a reader sends to an application that is gone, while the reader must still read what that
+// application sent before its FIN.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,16 +11,16 @@
 
 namespace fairlead::relay {
 
-// Dropped in one turn before others get theirs.
+// Bytes dropped per turn; then other connections have their turn.
 inline constexpr std::size_t kUnheardTurnBytesMax = 512 * 1024;
 
 struct Unheard {
   std::uint64_t bytes = 0;
-  bool more = false;     // to be dropped in the next turn
+  bool more = false;  // to drop in the next turn
   bool refused = false;  // the reader was reset
 };
 
-// Reads what is there, for nobody.
+// Reads and drops what is available.
 inline Unheard drop_unheard(event::Stream& reader) {
   Unheard unheard;
   unheard.refused = reader.take_error() != 0;

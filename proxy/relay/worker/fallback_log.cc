@@ -17,7 +17,7 @@ void FallbackLog::report(const FallbackEvent& event, TimePoint now) {
     ++pair.suppressed;
     return;
   }
-  // Ordinary life is worth one line, then it is for those who ask.
+  // An expected reason gets one line at info level, then only debug lines.
   const LogLevel level = !info.expected ? LogLevel::kWarn
                          : pair.seen    ? LogLevel::kDebug
                                         : LogLevel::kInfo;

@@ -28,7 +28,7 @@ std::optional<std::uint64_t> HandshakeLimiter::give_back(const SocketAddress& pe
 }
 
 void HandshakeLimiter::leave(const SocketAddress& peer, std::uint64_t session) {
-  // Where somebody waits, others have their turn: the line is there.
+  // The peer's entry exists as long as a session waits in it.
   const auto found = peers_.find(peer.with_port(0));
   SMC_ASSERT(found != peers_.end());
   std::erase(found->second.waiting, session);

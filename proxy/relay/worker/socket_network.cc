@@ -13,7 +13,7 @@
 namespace fairlead::relay {
 namespace {
 
-// Ports of slots that somebody else may hold, before the connection is made without.
+// Number of slots to try if their ports are taken, before connecting without one.
 constexpr unsigned kSlotTriesMax = 4;
 
 // Probes that keep the redirect of an application's connection known. An application that does not
@@ -21,7 +21,7 @@ constexpr unsigned kSlotTriesMax = 4;
 constexpr event::KeepAlive kRedirectKeepAlive{
     .idle = std::chrono::seconds(20), .interval = std::chrono::seconds(20), .count = 100};
 
-// What a socket without a source address of its own may not meet.
+// Errors that a socket without a bound source address does not get.
 bool blames_source(int error) {
   switch (error) {
     case EADDRNOTAVAIL:
@@ -37,13 +37,13 @@ bool blames_source(int error) {
   }
 }
 
-// Of a connection that has been accepted: the other side of it.
+// Creates the socket for the other leg of an accepted connection.
 Result<FileDescriptor> make_socket(int family) {
   FileDescriptor socket = SMC_TRY(event::TcpStream::make_socket(family));
   if (descriptors_scarce_lately(socket.get(), DescriptorUse::kBegun))
     return system_error("socket", EMFILE);
-  // The port of the connection comes from the pod's ephemeral range. A server of the pod that binds
-  // it with this option must not fail because of the sidecar.
+  // The port comes from the pod's ephemeral range. A server of the pod that binds the same port
+  // with this option must not fail because of the sidecar.
   const int on = 1;
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   return socket;
@@ -54,7 +54,7 @@ bool link_local(const SocketAddress& address) {
   return address.is_v6() && bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
 }
 
-// Link-local addresses came through the loopback device, and have its scope.
+// Connections from link-local addresses came through the loopback device, and have its scope.
 bool may_be_source(const SocketAddress& client, const SocketAddress& to) {
   return client.family() == to.family() && !client.is_loopback() && !client.is_any() &&
          !link_local(client);
@@ -90,7 +90,7 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
     }
     SocketAddress source = lease->publish(client, to);
     auto dialled = dial(&source, to, memory_level);
-    // A server of the pod may have the port.
+    // A server of the pod may use the port.
     if (!dialled && dialled.error().system == EADDRINUSE && to.is_v4()) {
       source = lease->publish_without_port(client, to);
       dialled = dial(&source, to, memory_level);
@@ -102,7 +102,7 @@ Result<ApplicationLeg> SocketNetwork::dial_application(const SocketAddress& to,
       return leg;
     }
     if (!blames_source(dialled.error().system)) return Error(dialled.error());
-    // Over IPv6 another slot has another port.
+    // Over IPv6, another slot uses another port, which may be free.
     if (to.is_v4() || tried + 1 == kSlotTriesMax) leg.client_address = ClientAddress::kRefused;
   }
   leg.stream = SMC_TRY(dial(nullptr, to, memory_level));
@@ -177,7 +177,7 @@ bpf::Announced SocketNetwork::option_requested(event::Stream& stream) {
 }
 
 Result<void> SocketNetwork::prepare_peer_listener(int fd) const {
-  // Without a program too: one may be attached while we run.
+  // Also needed without our program: one may be attached while we run.
   SMC_TRY(bpf::save_syn(fd));
   event::keep_alive(fd, keep_alive_);
   if (memory_level_ < kApplicationLevel) SocketMemory::prepare(fd, memory_level_);
@@ -203,11 +203,11 @@ void SocketNetwork::bound_peer_listener(int fd) const {
 }
 
 void SocketNetwork::prepare_application_listener(int fd) const {
-  // Accepted sockets inherit all of it.
+  // Accepted sockets inherit all of these options.
   SocketMemory::prepare(fd, memory_level_);
   // conntrack forgets the redirect of a half-closed connection after 60 s of silence, and of others
-  // after days (nf_conntrack_tcp_timeout_close_wait, _established). The sidecar's packets are not
-  // translated then, and the application never hears of the connection again.
+  // after days (nf_conntrack_tcp_timeout_close_wait, _established). Then the sidecar's packets are
+  // not translated any more, and the application never learns what became of the connection.
   event::keep_alive(fd, kRedirectKeepAlive);
 }
 

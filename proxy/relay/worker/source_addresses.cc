@@ -7,7 +7,7 @@
 namespace fairlead::relay {
 
 std::optional<SocketAddress> default_source(const SocketAddress& to) {
-  // A connected datagram socket has got its route, and has sent nothing.
+  // A connected datagram socket has a route, and has sent nothing.
   const FileDescriptor socket(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket || ::connect(socket.get(), to.data(), to.size()) != 0) return std::nullopt;
   sockaddr_storage storage{};

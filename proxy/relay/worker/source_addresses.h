@@ -19,8 +19,8 @@ inline constexpr Duration kSourceAgeMax = std::chrono::seconds(1);
 class SourceAddresses {
  public:
   // True if a connection to `to` has the source address `client` without binding it. Asks the
-  // kernel for destinations that were asked about within kSourceAgeMax before, which costs four
-  // system calls; of another one, the answer is false.
+  // kernel only about destinations that were asked about within the last kSourceAgeMax, because
+  // that costs four system calls. For others, returns false.
   bool is_default(const SocketAddress& client, const SocketAddress& to, TimePoint now);
 
  private:

@@ -1,6 +1,5 @@
 // When to poll instead of blocking. Waking a sleeping CPU costs more than a small message does, so
-// a worker that expects an answer looks for it for a while. Three rules keep that from hurting
-// others:
+// a worker that expects an answer polls for a while. Three rules protect other threads from that:
 //
 //   budget     fruitless polling may use `share_max` percent of a core, from a bucket that holds
 //              kBucket; polling that finds something is free, because it replaces a wake-up

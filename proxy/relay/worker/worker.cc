@@ -8,10 +8,10 @@
 namespace fairlead::relay {
 namespace {
 
-// Sessions run before what they have to send is sent.
+// Number of sessions that run before their messages are posted.
 constexpr unsigned kSessionsPerFlush = 4;
 
-// The most that may wait for the application, as begin_frames() pays for it.
+// The maximum number of bytes that may wait for the application, as begin_frames() charges it.
 std::size_t ahead_bytes(const ParkedMode& mode) {
   if (const auto* const tcp = std::get_if<ParkedTcp>(&mode))
     return tcp->towards_app.waiting.bytes.size();
@@ -56,7 +56,7 @@ Worker::~Worker() {
 void Worker::accept(Direction direction, const SocketAddress& destination,
                     std::unique_ptr<event::Stream> stream, Arrival arrival) {
   if (!admission_.has_room(direction)) return refuse(*stream, Admission::Refusal::kConnections);
-  // The other side of the connection needs one more.
+  // The other leg of the connection needs one more descriptor.
   if (descriptors_scarce_lately(stream->descriptor(), DescriptorUse::kNew))
     return refuse(*stream, Admission::Refusal::kDescriptors);
   std::optional<SocketMemory> memory;
@@ -87,7 +87,7 @@ Session& Worker::add_session(Direction direction, const SocketAddress& destinati
 void Worker::start_parking(TimePoint settled) {
   parking_.emplace(timers_, settled);
   admission_.start_parking();
-  // Those over SMC-R begin to go back to frames.
+  // Wakes all sessions: those over SMC-R begin to return to frames.
   for (const auto& [number, session] : sessions_) mark_ready(*session);
 }
 
@@ -102,7 +102,7 @@ Worker::Parkable Worker::parkable() const {
   return count;
 }
 
-// When the time is over, handshakes get a last chance to end as TCP.
+// When the time is over, handshakes get a last chance to end in TCP.
 bool Worker::settled() {
   const Parkable all = parkable();
   if (all.settled >= all.connections) return true;
@@ -116,11 +116,11 @@ bool Worker::settled() {
     }
   }
   if (!parking_->hurried) return false;
-  // In every turn: what was awaited may have come, and led to another wait.
+  // Repeated in every turn: an awaited event may have come, and led to another wait.
   std::vector<Session*> sessions;  // one may end others
   for (const auto& [number, session] : sessions_) sessions.push_back(session.get());
   for (Session* session : sessions) session->hurry(now);
-  // The next turn writes their Declines.
+  // The next turn writes the sessions' Declines.
   parking_->timer.set(negotiating_.empty() ? parking_->deadline : now);
   return false;
 }
@@ -177,7 +177,8 @@ void Worker::mark_ready(Session& session) {
 void Worker::retire(Session& session) {
   const auto found = sessions_.find(session.number());
   SMC_ASSERT(found != sessions_.end(), session.number());
-  // It may have been made ready in the very turn in which it dies, and does not live to the next.
+  // A session may have become ready in the turn in which it ends; it does not live until the next
+  // turn.
   if (session.queued && std::erase(negotiating_, &session) == 0) std::erase(relaying_, &session);
   active_.remove(session);
   admission_.connection_ended(session.direction());
@@ -204,8 +205,8 @@ bool Worker::turn() {
   run(negotiating_);
   if (!relaying_.empty()) active_.turn_began();
   run(relaying_);
-  // Events may make sessions ready and sessions cause events; what comes late waits for the next
-  // turn.
+  // Events may make sessions ready, and sessions may cause events. What comes after this point
+  // waits for the next turn.
   groups_.handle_events();
   flush();
   groups_.destroy_closed();
@@ -228,7 +229,7 @@ void Worker::run(std::deque<Session*>& ready) {
   TimePoint now = network_.now();
   const TimePoint deadline = now + settings_.turn_max;
   unsigned since_flush = 0;
-  // Who becomes ready meanwhile waits for the next turn.
+  // Sessions that become ready meanwhile wait for the next turn.
   for (std::size_t left = ready.size(); left != 0 && !ready.empty(); --left) {
     Session& session = *ready.front();
     ready.pop_front();
@@ -236,8 +237,8 @@ void Worker::run(std::deque<Session*>& ready) {
     ++session.runs;
     if (!session.negotiating()) active_.add(session);
     session.handle(Ready{}, now);
-    // The peer begins with the first messages while we still read the next: without this, many
-    // small requests move as one convoy and one side always waits for the other.
+    // The peer can process the first messages while this side still reads the next ones. Otherwise
+    // many small requests move as one convoy, and one side always waits for the other.
     if (++since_flush % kSessionsPerFlush == 0) flush();
     now = network_.now();
     if (now >= deadline) break;

@@ -1,13 +1,13 @@
 // One worker: everything that one thread owns, driven in turns. It knows streams, deadlines and
-// devices, but neither sockets nor threads. Network gives it streams and the time;
-// worker_thread.h gives it loop and thread, a simulation gives it others.
+// devices, but neither sockets nor threads. Network gives it streams and the time. worker_thread.h
+// adds event loop and thread; a simulation has its own.
 //
-// A turn takes in what has arrived from the devices, runs what is due, moves the bytes of the
-// sessions that are ready, and sends what has become due to be sent: one doorbell a peer and turn.
-// It is short however many are ready: streams that never end must not keep a newcomer from its
-// handshake, whose peer waits under a deadline.
+// A turn processes what has arrived from the devices, runs what is due, moves the bytes of ready
+// sessions, and sends what has become due, with one doorbell per peer and turn. It is short however
+// many sessions are ready: endless streams must not keep a new connection from its handshake, whose
+// peer waits under a deadline.
 //
-// What a worker owns beside its sessions is in parts: connections and handshakes that it takes on
+// Apart from its sessions, a worker consists of parts: the admission of connections and handshakes
 // (Admission), devices (DeviceRegistry), link groups (LinkGroupRegistry).
 #pragma once
 
@@ -36,11 +36,11 @@
 
 namespace fairlead::relay {
 
-// How long the sessions of one kind, those that negotiate and those that relay, may run in a turn.
+// How long sessions that negotiate may run per turn, and likewise those that relay.
 inline constexpr Duration kTurnMax = std::chrono::milliseconds(1);
-// From the end of the time to settle until what can be parked is: for Declines to be written.
+// After the deadline for settling, handshakes get this time to write their Declines.
 inline constexpr Duration kHurriedWait = std::chrono::milliseconds(20);
-inline constexpr Duration kHurriedWaitMax = std::chrono::milliseconds(200);  // of very many
+inline constexpr Duration kHurriedWaitMax = std::chrono::milliseconds(200);  // if there are many
 
 struct WorkerSettings {
   unsigned index = 0;
@@ -50,10 +50,10 @@ struct WorkerSettings {
   LocalSubnetsOf subnets = [](const SocketAddress&) { return std::nullopt; };
   AdmissionLimits limits;
   std::size_t memory_bytes = 0;  // of memory.limit
-  std::size_t rings_max = 0;     // of that, for rings; 0: as relay/pipes/memory_budget.h says
-  bool streams_count = false;    // in it, those without descriptor too
+  std::size_t rings_max = 0;  // part of it for rings; 0: see relay/pipes/memory_budget.h
+  bool streams_count = false;  // streams without descriptor count as well
   std::uint64_t seed = 0;        // for tokens
-  Duration turn_max = kTurnMax;  // 0: one session of each kind a turn
+  Duration turn_max = kTurnMax;  // 0: one session of each kind per turn
 };
 
 class Worker final : public SessionHost, public DeviceUsers {
@@ -71,46 +71,46 @@ class Worker final : public SessionHost, public DeviceUsers {
   void accept(Direction direction, const SocketAddress& destination,
               std::unique_ptr<event::Stream> stream, Arrival arrival = Arrival::kAtListener);
 
-  // With which new connections begin.
+  // The level with which new connections begin.
   unsigned memory_level() const { return SocketMemory::level_for(budget_); }
   bool affords_frames(bool before) const { return SocketMemory::affords_frames(budget_, before); }
 
   // True when there is more to do at once.
   bool turn();
-  // True if it pays to look for news instead of sleeping: a session is active that has lasted.
+  // True if polling for news pays compared with sleeping: a lasting session is active.
   bool expects_news() const { return active_.lasting(); }
   // True if exactly one session is active, and over SMC-R. Between turns, a spinning thread then
-  // calls try_read() instead of asking the event loop. With two sessions only the loop keeps the
-  // order in which their bytes came: a look at one stream and then at the other may find the later
-  // bytes.
+  // calls try_read() instead of asking the event loop. With two sessions only the loop preserves
+  // the order in which their bytes arrived: reading one stream and then the other may find the
+  // later bytes first.
   bool single_active() const;
-  // Requires single_active(). Tries to read that session's stream; true if a turn is due.
+  // Tries to read that session's stream; true if a turn is due. REQUIRES: single_active()
   bool try_read();
   Deadline next_deadline() const { return timers_.next_deadline(); }
 
-  // What there is to park. Applications of `live` connections have not ended.
+  // What there is to park. The applications of `live` connections have not ended.
   struct Parkable {
     std::size_t connections = 0;
-    std::size_t settled = 0;  // could be parked as they are now
+    std::size_t settled = 0;  // can be parked as they are now
     std::size_t live = 0;
   };
   Parkable parkable() const;
-  // The connections will be parked: no handshake begins any more, and what is under way ends, until
+  // The connections will be parked. No handshake begins any more; those under way end, until
   // `settled` at the latest.
   void start_parking(TimePoint settled);
-  // Once they are settled or out of time: those that can be parked, at most once. The others are
-  // still there, for shut_down(). To be asked after each turn.
+  // Call this after each turn. Once all are settled or the time is over, returns, once only, the
+  // connections that can be parked. The others remain until shut_down().
   std::optional<std::vector<ParkedConnection>> park_when_due();
-  // A connection that another process has parked. False: it has been reset.
+  // Continues a connection that another process has parked. False: it has been reset.
   bool take_back(ParkedConnection parked);
 
-  // No more SMC for new connections; what runs goes on.
+  // New connections do not use SMC any more; existing ones continue.
   void start_drain() { admission_.start_drain(); }
   std::size_t session_count() const { return sessions_.size(); }
-  // Resets what is left and tells every peer that its groups are gone. To be followed by turns
-  // until shut_down_done().
+  // Resets the remaining connections, and tells every peer that its groups are gone. Run turns
+  // afterwards until shut_down_done().
   void shut_down(const char* why);
-  // True when all peers have taken what shut_down() had to say and have answered, or were given up.
+  // True when all peers have received the messages of shut_down() and answered, or were given up.
   bool shut_down_done() { return groups_.peers().count() == 0; }
 
   WorkerSnapshot snapshot(const SnapshotRequest& request);
@@ -144,18 +144,18 @@ class Worker final : public SessionHost, public DeviceUsers {
   LinkGroupRegistry groups_;
   SessionServices services_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
-  // Ready to run, in this order; by what they did when they became it.
+  // Sessions that are ready to run, in order; by what they did when they became ready.
   std::deque<Session*> negotiating_;
   std::deque<Session*> relaying_;
   ActiveSessions active_;
   std::vector<std::unique_ptr<Session>> retired_;
-  std::uint64_t numbers_ = 0;  // the latest that was given to a session
+  std::uint64_t numbers_ = 0;  // latest number given to a session
   struct Parking {
     Parking(event::TimerQueue& timers, TimePoint until) : deadline(until), timer(timers, [] {}) {
       timer.set(until);
     }
     TimePoint deadline;
-    TimePoint last{};    // for turns that have still something to do
+    TimePoint last{};  // keeps turns coming while there is something to do
     event::Timer timer;  // wakes the thread
     bool hurried = false;
   };

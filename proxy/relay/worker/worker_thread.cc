@@ -14,16 +14,14 @@
 namespace fairlead::relay {
 namespace {
 
-// While there is more to do at once, sockets are asked for news after so many turns, or after so
-// long a time.
+// While the worker is busy, sockets are polled after this many turns, or after this time.
 constexpr unsigned kTurnsPerPoll = 4;
 constexpr Duration kPollInterval = std::chrono::microseconds(500);
-// Looks at the devices between two looks at the sockets while spinning.
+// Checks of the devices between two polls of the sockets while spinning.
 constexpr unsigned kPendingChecks = 16;
-// A spinning worker that looks at its one active session polls the sockets of all others this
-// often.
+// While spinning on its one active session, a worker polls all other sockets at this interval.
 constexpr Duration kPollWhileReading = std::chrono::microseconds(10);
-// Peers get as long as this to take our last words.
+// How long peers have to take the last messages.
 constexpr Duration kShutdownWait = std::chrono::seconds(2);
 
 inline void cpu_relax() {
@@ -157,7 +155,7 @@ void WorkerThread::accepted(const config::Listener& listener,
     return worker_->accept(listener.direction, destination->address, std::move(stream),
                            Arrival::kRedirected);
   }
-  // Dialling the own listener would never end.
+  // A connection to our own listener would never end.
   stats_->refused[RefusedFor::kRedirect].add();
   stream->reset_on_close();
   lines_.write(LogLevel::kWarn, "relay.worker", "refused", network_.now(), [&](LogEvent& line) {
@@ -169,7 +167,7 @@ void WorkerThread::accepted(const config::Listener& listener,
 }
 
 // Both sides of a connection agree on windows and segments while it is set up, and a client may
-// send before it is accepted. So the choice holds for the connections that come next.
+// send before it is accepted. So the choice applies only to future connections.
 void WorkerThread::choose_sizes() {
   const unsigned level = worker_->memory_level();
   if (level == network_.memory_level()) return;
@@ -194,7 +192,7 @@ bool WorkerThread::announce_frames(bool announce) {
     const Result<void> done =
         network_.announce_frames(entrance.listener->address().port(), announce);
     all = all && done;
-    // Strangers decide how much memory their connections take.
+    // Paced, because strangers decide how much memory their connections take.
     lines_.write(done ? LogLevel::kInfo : LogLevel::kWarn, "relay.worker", "frames_announced",
                  network_.now(), [&](LogEvent& line) {
                    line.field("listener", entrance.configured->name)
@@ -331,7 +329,7 @@ void WorkerThread::listen_again(std::vector<ParkedListener> listeners) {
   }
 }
 
-// What another process has parked goes on here.
+// Continues the connections that another process has parked.
 void WorkerThread::resume_connections() {
   if (neighbours_.parked_at && index_ == 0) {
     const auto gap = event::EventLoop::now() - *neighbours_.parked_at;
@@ -379,7 +377,7 @@ bool WorkerThread::drain_finished() {
   const TimePoint now = event::EventLoop::now();
   if (!end_.shutdown_deadline) {
     if (worker_->session_count() != 0 && now < *end_.drain_deadline) return false;
-    // A keeper's copy would still listen.
+    // Otherwise a copy in the keeper would still listen.
     for (const Entrance& entrance : entrances_)
       if (entrance.copied) (void)::shutdown(entrance.listener->descriptor(), SHUT_RDWR);
     entrances_.clear();
@@ -403,7 +401,7 @@ void WorkerThread::run() {
     const TimePoint now = event::EventLoop::now();
     if ((more && ++turns % kTurnsPerPoll == 0) || now - polled_ >= kPollInterval) poll_sockets(now);
   }
-  // The sockets of the last sessions are closed now, and not when the slowest worker is done.
+  // Closes the sockets of the last sessions now, not when the slowest worker is done.
   loop_->settle();
   running_.store(false, std::memory_order_release);
 }
@@ -422,13 +420,14 @@ bool WorkerThread::spin() {
   const bool single = worker_->single_active();
   TimePoint now = begin;
   while (now - begin < allowance) {
-    // First the core goes to who can use it: as a rule the application that was just given
+    // First yields the core to whoever can use it: usually the application that has just received
     // something.
     ::sched_yield();
     const TimePoint after = event::EventLoop::now();
     const bool hogged = spin_.yielded(after - now, after);
     now = after;
-    // With several sessions, the sockets go first: what they have is then one batch for the peer.
+    // With several sessions, the sockets are polled first: their data then becomes one batch per
+    // peer.
     bool hit = single && (worker_->devices().pending() || worker_->try_read());
     if (!hit && (!single || now - polled_ >= kPollWhileReading)) {
       poll_sockets(now);
