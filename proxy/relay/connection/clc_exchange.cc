@@ -36,7 +36,7 @@ void ClcExchange::take(TimePoint now) {
     unread_.erase(unread_.begin(), unread_.begin() + static_cast<std::ptrdiff_t>(taken));
     return;
   }
-  // For an application that speaks no CLC, every byte counts.
+  // If the application does not speak CLC, every byte counts.
   const auto earlier = handshake_->unconsumed().first(before);
   unread_.insert(unread_.begin(), earlier.begin(), earlier.end());
 }

@@ -13,15 +13,15 @@
 namespace fairlead::relay {
 
 enum class DeadlineKind : std::uint8_t {
-  kPermit,  // its turn for a handshake with the peer
-  kDial,  // the stream that is being dialled
+  kPermit,     // its turn for a handshake with the peer
+  kDial,       // the stream that is being dialled
   kHandshake,  // the peer's next message, its memory, a link, another connection's first contact
-  kLiveness,  // the next check whether the peer's host answers
-  kWindow,  // frames: until the peer opens its window
+  kLiveness,   // the next check whether the peer's host answers
+  kWindow,     // frames: until the peer opens its window
   kHalfClose,  // frames and TCP: how long a half-closed connection may go on
-  kSmc,  // SMC-R: the earliest deadline of its parts
-  kFin,  // both applications have ended, and the peer must close first
-  kLasting,  // from then on the connection counts as lasting
+  kSmc,        // SMC-R: the earliest deadline of its parts
+  kFin,        // both applications have ended, and the peer must close first
+  kLasting,    // from then on the connection counts as lasting
 };
 inline constexpr std::size_t kDeadlineKinds = 9;
 

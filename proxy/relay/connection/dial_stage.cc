@@ -77,7 +77,8 @@ StageResult OutboundDial::handle(PermitGranted, TimePoint) {
 
 StageResult OutboundDial::handle(DeadlineDue due, TimePoint now) {
   if (due.kind == DeadlineKind::kDial) return dial_failed(session_, ETIMEDOUT);
-  // Who has waited as long as a handshake may take is not kept waiting for one.
+  // After the time of a whole handshake in the queue, the connection does not wait for one any
+  // more.
   permit_.release();
   session_.note(kNoPermitStep);
   cause_ = kNoPermit;
@@ -119,8 +120,8 @@ StageResult OutboundDial::connected(TimePoint now) {
         make_stage<OutboundHandshake>(session_, std::move(permit_), nullptr, declined_for)};
   };
   if (cause_) {
-    // A program of the node side writes the option without being asked. Who answered it awaits CLC,
-    // and would take the application's bytes for that.
+    // A program of the node side writes the option without being asked. A peer that answered it
+    // awaits CLC, and would take the application's bytes for that.
     if (services.network.option_answered(*session_.net) == bpf::Announced::kNothing)
       return UseTcp{.cause = *cause_};
     session_.note("the SYN carried the SMC option all the same: declined");
@@ -137,7 +138,7 @@ StageResult OutboundDial::connected(TimePoint now) {
   if (!assumed_) services.announcing.note(session_.destination);
   session_.note(assumed_ ? "the peer is assumed to speak SMC"
                          : "the SYN/ACK carried the SMC option");
-  // Where the path is encrypted and no other device leads there, nothing can be earned.
+  // If the path is encrypted and no other device leads there, SMC-R cannot be earned.
   if (answered < bpf::Announced::kFrames ||
       only_withheld(services.devices, Place(*session_.net, std::nullopt)))
     return handshake(std::nullopt);
@@ -190,7 +191,7 @@ StageResult InboundDial::choose(TimePoint now) {
     return dial(now);
   }
   session_.note(requested ? "the SYN carried the SMC option" : "the peer is assumed to speak SMC");
-  // Where SMC-R is required no frames were offered, and none are taken: nothing would end them.
+  // If SMC-R is required, frames are neither offered nor accepted: nothing would end them.
   if (announced != bpf::Announced::kFrames || session_.smc_required())
     return UseStage{
         make_stage<InboundHandshake>(session_, InboundHandshake::First::kProposal, assumed)};
@@ -211,7 +212,8 @@ StageResult InboundDial::dial(TimePoint now) {
   return handle(Ready{}, now);
 }
 
-// The application is on this host as a rule, so that no event needs to tell of the connection.
+// The application is usually on this host, so the connection is presumed without waiting for its
+// event.
 void InboundDial::offer(std::vector<std::byte> first_frames, TimePoint now) {
   session_.app->presume_connected();
   auto frames = make_stage<FramesStage>(session_, windows_in(first_frames), now);
@@ -220,8 +222,8 @@ void InboundDial::offer(std::vector<std::byte> first_frames, TimePoint now) {
 }
 
 StageResult InboundDial::handle(Ready, TimePoint now) {
-  // What a client said before its reset is still for the server, and TCP shows a server also a
-  // connection that was reset at once. Only a handshake needs its peer.
+  // What a client sent before its reset is still for the server, and TCP shows a server even a
+  // connection that was reset at once. Only a handshake needs the peer alive.
   const bool negotiates = std::holds_alternative<StagePtr<InboundHandshake>>(next_);
   if (negotiates && session_.net->hung_up() && session_.net->take_error() != 0)
     return End{"reset while dialling"};

@@ -44,7 +44,7 @@ class OutboundDial final {
   SessionResources& session_;
   HandshakePermit permit_;
   std::optional<FallbackCause> cause_;  // why SMC-R is not tried
-  bool assumed_ = false;  // to speak SMC, by configuration; no option is requested
+  bool assumed_ = false;                // to speak SMC, by configuration; no option is requested
 };
 
 // Dials the application. Before that, the announcement in the peer's SYN decides which stage

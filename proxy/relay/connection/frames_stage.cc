@@ -13,7 +13,7 @@
 namespace fairlead::relay {
 namespace {
 
-// The client hands over if a window blocks for so long.
+// The client hands over if a window blocks for this long.
 constexpr Duration kWindowWait = std::chrono::milliseconds(100);
 constexpr std::uint64_t kWindowGrowth = 4;
 
@@ -60,7 +60,7 @@ FramesStage::FramesStage(SessionResources& session, ParkedFrames parked, TimePoi
 }
 
 void FramesStage::take(std::span<std::byte> unread) {
-  // Whatever comes of it, the next turn meets it again.
+  // If this fails, the next turn fails as well and handles it.
   (void)relay_->towards_app().take(unread.subspan(wire::kFramePreface.size()));
 }
 
@@ -74,7 +74,7 @@ StageResult FramesStage::handle(Entered, TimePoint now) {
   }
   liveness_.watch(session_);
   session_.provide_for_lasting();
-  // The client's first window goes with its preface.
+  // The client's first window is sent with its preface.
   if (session_.outbound() && session_.memory.plenty()) open_window();
   return handle(Ready{}, now);
 }
@@ -95,7 +95,7 @@ StageResult FramesStage::handle(Ready, TimePoint now) {
   relay_->towards_net().set_copy_bytes(session_.memory.copy_bytes());
   const smc::Deferral& deferral = relay_->deferral();
   session_.close_order.note(deferral.ended(), deferral.peer_ended(), session_.outbound());
-  // A handshake that it waits for is void once its application has ended.
+  // A handshake for which the connection waits is pointless once its application has ended.
   if (!deferral.may_hand_over()) cancel_handshake();
   switch (step) {
     case RelayStep::kEnded:
@@ -112,13 +112,14 @@ StageResult FramesStage::handle(Ready, TimePoint now) {
   session_.deadlines.set(DeadlineKind::kHalfClose, relay_->next_deadline());
   if (relay_->ending()) return Stay{};
   const bool parking = session_.services.admission.parking();
-  // Also before it is parked, once: the client may wait for this to be parked itself.
+  // A connection back from SMC-R waits to be parked; any other answers once, because the client may
+  // wait for the answer before it can be parked itself.
   if (deferral.peer_handed_over() && !(parking && returned_)) return answer_hand_over(now);
   if (parking) return Stay{};
   return deferral.earned(now) || window_blocks_too_long(now) ? hand_over(now) : Stay{};
 }
 
-// The peer gets a larger window while there is memory, and otherwise one of the same size behind
+// While there is memory, the peer gets a larger window; otherwise a window of the same size beyond
 // what the application has taken.
 void FramesStage::open_window() {
   const smc::Deferral& deferral = relay_->deferral();
@@ -136,8 +137,8 @@ void FramesStage::open_window() {
   relay_->towards_net().open_window(max);
 }
 
-// An application that does not read keeps no other one waiting: over SMC-R or TCP, each direction
-// has a flow control of its own.
+// An application that does not read must not delay the other direction: over SMC-R or TCP, each
+// direction has its own flow control.
 bool FramesStage::window_blocks_too_long(TimePoint now) {
   const smc::Deferral& deferral = relay_->deferral();
   if (!session_.outbound() || !deferral.may_hand_over() || !deferral.window_blocks()) {
@@ -166,8 +167,8 @@ void FramesStage::cancel_handshake() {
   session_.report.setup_ended();
 }
 
-// The client's part. Where there can be no handshake, both proxies learn that by a Decline, and
-// the connection goes on without frames.
+// The client's part. If no handshake is possible, a Decline tells both proxies, and the connection
+// continues without frames.
 StageResult FramesStage::hand_over(TimePoint now) {
   if (!earned_) prepare_handshake(now);
   if (earned_->permit.waiting()) return Stay{};

@@ -68,10 +68,10 @@ class FramesStage final {
   std::unique_ptr<FramedRelay> relay_;
   bool counted_ = false;    // as a connection in frames
   bool peer_over_ = false;  // the peer gets no more answers
-  bool returned_ = false;  // from SMC-R
+  bool returned_ = false;   // from SMC-R
   PeerLiveness liveness_;
   std::uint64_t window_ = smc::kFirstWindowBytes;  // the latest one that the peer has received
-  std::optional<TimePoint> blocked_until_;  // for a client: while a window blocks
+  std::optional<TimePoint> blocked_until_;         // for a client: while a window blocks
   // The handshake that a client's connection has earned.
   struct Earned {
     HandshakePermit permit;

@@ -11,7 +11,7 @@ Result<void> GroupMembership::join(Group& group, smc::LinkIndex link, const Ring
   const std::span<std::byte> memory = group.memory().rmbs().bytes(member_.element);
   relay_ = std::make_unique<SmcRelay>(member_.token, member_.element, memory,
                                       SmcRelay::Place{&group, link, &owner});
-  // From here on the peer's messages find us: they may overtake its Confirm.
+  // From here on messages of the peer find the connection: they may overtake its Confirm.
   group.connections().set(member_.token, relay_.get());
   Result<void> ring = group.take_send_ring(*relay_, sizes);
   if (!ring) leave(now, false);

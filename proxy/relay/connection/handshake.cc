@@ -11,7 +11,7 @@
 namespace fairlead::relay {
 namespace {
 
-// No CLC message begins like that.
+// No CLC message begins with this byte.
 bool is_return(std::span<const std::byte> bytes) {
   return !bytes.empty() && bytes[0] == static_cast<std::byte>(wire::FrameType::kReturn);
 }
@@ -19,15 +19,15 @@ bool is_return(std::span<const std::byte> bytes) {
 using State = smc::Handshake::State;
 using Progress = HandshakeProgress;
 
-// Of the frames that come before the peer's hand-over.
+// The state of the frames that come before the peer's hand-over.
 enum class LastFrames : std::uint8_t { kTaken, kAwaited, kLost };
 
-// What the peer has sent before its hand-over. What follows that is CLC.
+// Reads what the peer has sent before its hand-over. What follows is CLC.
 LastFrames take_last_frames(HandshakeCommon& common, TimePoint now) {
   FramedIn& in = common.framed->towards_app();
   RelayStep step = in.pump();
   if (step == RelayStep::kRefused) {
-    // What the application said before it went is read by the relay that follows.
+    // The next relay reads what the application sent before it went.
     common.session.app->assume_readable();
     in.discard();
     step = in.pump();
@@ -41,11 +41,11 @@ LastFrames take_last_frames(HandshakeCommon& common, TimePoint now) {
   return LastFrames::kTaken;
 }
 
-// Nothing if the handshake has been given something.
+// Empty if the handshake has received bytes.
 std::optional<Progress> read(HandshakeCommon& common, TimePoint now) {
   if (common.exchange.unread().empty())
     if (const std::optional<Progress> progress = fetch(common)) return progress;
-  // The peer has the link already, and goes back to frames: that is for the stage that follows.
+  // The peer has the link already, and returns to frames; the following stage handles that.
   if (common.exchange.handshake().state() == State::kAwaitingLink &&
       is_return(common.exchange.unread()))
     return Progress::kNothing;
@@ -54,8 +54,8 @@ std::optional<Progress> read(HandshakeCommon& common, TimePoint now) {
   return std::nullopt;
 }
 
-// The peer does not know the link of our Accept. Or somebody says so who has its address and claims
-// its id: what only the peer can do, to answer on the link, decides.
+// The peer does not know the link of our Accept. Or somebody says so who uses its address and
+// claims its id. Only the peer can answer on the link, so a test of the link decides.
 void disown_named_link(HandshakeCommon& common, TimePoint now) {
   GroupMembership& membership = common.membership;
   if (membership.is_first_contact()) return;  // ends with its only link
@@ -63,8 +63,8 @@ void disown_named_link(HandshakeCommon& common, TimePoint now) {
     membership.group().doubt(*link, smc::Doubt::kDisowned, now);
 }
 
-// The peer can only say that no device reaches this proxy. The cause is here where the Proposal
-// named no RNIC: the path is encrypted, or no RNIC works.
+// The peer can only report that no device reaches this proxy. If the Proposal named no RNIC, the
+// cause is here: the path is encrypted, or no RNIC works.
 void name_own_obstacle(HandshakeCommon& common, smc::Handshake::Outcome& outcome) {
   if (outcome.reason != FallbackReason::kNoRdmaDevice) return;
   SessionResources& session = common.session;
@@ -80,7 +80,7 @@ void name_own_obstacle(HandshakeCommon& common, smc::Handshake::Outcome& outcome
   outcome.reason = own;
 }
 
-// The peer had the link when this side gave it up, and has gone back to frames since.
+// True if the peer had the link when this side gave up, and has returned to frames since.
 bool peer_went_back(HandshakeCommon& common) {
   const smc::Handshake& handshake = common.exchange.handshake();
   return handshake.outcome().side != Side::kPeer && handshake.peer_may_have_declined() &&
@@ -100,7 +100,7 @@ HandshakeProgress advance(HandshakeCommon& common, TimePoint now) {
     return Progress::kLost;
   };
   while (common.wait == HandshakeWait::kNone) {
-    // What the peer said before a reset comes first.
+    // What the peer sent before a reset comes first.
     const LastFrames frames = common.framed ? take_last_frames(common, now) : LastFrames::kTaken;
     if (frames == LastFrames::kLost) return lose("the peer's stream has ended");
     if (common.framed && !common.framed->towards_net().flush()) {
@@ -120,7 +120,7 @@ HandshakeProgress advance(HandshakeCommon& common, TimePoint now) {
       case State::kInHand:
         return Progress::kMessage;
       case State::kEstablished:
-        // The Confirm may wait for room.
+        // The Confirm may still wait for room.
         return common.exchange.handshake().output_empty() ? Progress::kEstablished
                                                           : Progress::kNothing;
       case State::kTcp:
@@ -182,7 +182,7 @@ void decline(HandshakeCommon& common, FallbackReason reason, TimePoint now, bool
   session.mark_ready();
 }
 
-// Only the peer can be the cause.
+// Only the peer can have caused this.
 StageResult fail(HandshakeCommon& common, const char* why) {
   if (!common.framed) return End{why};
   SessionResources& session = common.session;
@@ -207,8 +207,8 @@ smc::Handshake::Outcome end_declined(HandshakeCommon& common, TimePoint now) {
     common.session.note("the peer declined");
     if (outcome.out_of_sync && common.membership.joined()) disown_named_link(common, now);
   }
-  // Still to do when the peer declined, or the handshake gave up by itself: then the peer may yet
-  // write to our element.
+  // Still needed if the peer declined, or if the handshake gave up by itself. In the latter case
+  // the peer may still write to our element.
   common.membership.abort_first_contact(now);
   common.membership.leave(now, !by_peer);
   if (by_peer) name_own_obstacle(common, outcome);
@@ -222,7 +222,7 @@ UseTcp use_tcp(HandshakeCommon& common, const smc::Handshake::Outcome& outcome) 
   tcp.late_decline =
       common.exchange.begun() && common.exchange.handshake().peer_may_have_declined();
   if (tcp.late_decline) {
-    // Of which a part may have come.
+    // A part of the Decline may have arrived.
     const std::span<const std::byte> begun = common.exchange.handshake().unconsumed();
     tcp.unread.insert(tcp.unread.begin(), begun.begin(), begun.end());
   }
@@ -268,15 +268,15 @@ StageResult lose_group(HandshakeCommon& common, TimePoint now) {
   if (common.wait != HandshakeWait::kNone || state == State::kAwaitingLink ||
       state == State::kInHand)
     decline(common, FallbackReason::kNoActiveLink, now);
-  // Agreed on, but not begun: the peer may have begun already.
+  // Agreed on, but not begun on this side. The peer may have begun already.
   if (state == State::kEstablished) return fail(common, "the link group was lost");
-  // While the peer is awaited, our Accept names a link that is gone: its Confirm will be declined.
+  // While the peer is awaited, our Accept names a link that is gone: the Confirm will be declined.
   return Stay{};
 }
 
 void decline_waiting(HandshakeCommon& common, TimePoint now) {
   if (!common.exchange.begun()) return;
-  // Before its Confirm a client, and before its Accept a server, wait for others.
+  // A client before its Confirm, and a server before its Accept, wait for others than the peer.
   if (common.wait != HandshakeWait::kNone ||
       common.exchange.handshake().state() == State::kAwaitingLink)
     decline(common, FallbackReason::kDraining, now);
@@ -299,7 +299,7 @@ ParkedMode park(HandshakeCommon& common) {
 }
 
 void leave(HandshakeCommon& common, TimePoint now) {
-  // Others may wait for the first contact that this one was to make.
+  // Others may wait for the first contact that this connection was to make.
   common.membership.abort_first_contact(now);
   common.membership.leave_at_end(now);
 }
@@ -365,7 +365,7 @@ FallbackReason reason_for(HandshakeCommon& common, const Error& lack, FallbackRe
   const rdma::Device& device = common.path.slot->device();
   if (lack.code != Errc::kExhausted || device.capabilities().registered_bytes_max == 0)
     return reason;
-  // Drivers lock memory of their own, so that the kernel may find the limit reached before we do.
+  // Drivers lock memory of their own, so the kernel may reach the limit before our count does.
   const DeviceRegistry& devices = common.session.services.devices;
   const std::size_t least_bytes = smc::element_bytes(devices.buffer_sizes(device).least_code);
   const bool spent = lack.system == ENOMEM || device.registrable_bytes() < least_bytes;
@@ -375,8 +375,8 @@ FallbackReason reason_for(HandshakeCommon& common, const Error& lack, FallbackRe
 wire::AcceptConfirm describe(HandshakeCommon& common, wire::ClcType type) {
   const GroupMembership& membership = common.membership;
   const bool first_contact = membership.is_first_contact();
-  // Nodes of one cluster's fabric are neighbours as a rule, and the kernel of the node finds the
-  // true way to a user's queue pair by itself.
+  // Nodes of one cluster's fabric are usually neighbours, and the node's kernel finds the actual
+  // route to a user's queue pair by itself.
   const LinkTransport& transport = membership.group().transport();
   const Gid& own = transport.port(membership.relay().link()).gid;
   const HandshakePath& path = common.path;

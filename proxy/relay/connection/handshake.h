@@ -31,7 +31,7 @@ struct HandshakePath {
   rdma::Port port;
   Gid peer_gid;
   std::uint16_t vlan = 0;  // of the TCP connection; version 1 only
-  bool withheld = false;  // a device is withheld from this peer
+  bool withheld = false;   // a device is withheld from this peer
 };
 
 struct HandshakeCommon {
@@ -54,14 +54,14 @@ struct HandshakeCommon {
 
 // The state of the exchange with the peer.
 enum class HandshakeProgress : std::uint8_t {
-  kNothing,  // nothing to do until something arrives
-  kMessage,  // a message of the peer is in hand
-  kEnd,  // the peer's stream has ended
-  kReset,  // the peer's stream was reset
-  kLost,  // the stream can carry no handshake any more, see lost_why
+  kNothing,      // nothing to do until something arrives
+  kMessage,      // a message of the peer is in hand
+  kEnd,          // the peer's stream has ended
+  kReset,        // the peer's stream was reset
+  kLost,         // the stream can carry no handshake any more, see lost_why
   kEstablished,  // and everything is sent
-  kTcp,  // one side has declined
-  kFailed,  // the peer has broken the rules, or was silent
+  kTcp,          // one side has declined
+  kFailed,       // the peer has broken the rules, or was silent
 };
 
 // Writes and reads what can be written and read now.

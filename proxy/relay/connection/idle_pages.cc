@@ -6,7 +6,8 @@
 namespace fairlead::relay {
 namespace {
 
-// The peer may give the element to another connection as soon as both sides have said the end.
+// The peer may reuse the element for another connection as soon as both sides have announced the
+// end.
 bool may_end(const smc::Closing& closing) {
   return closing.reset() || closing.said_closed() || closing.close_due();
 }
@@ -49,7 +50,7 @@ void IdlePages::check(SmcRelay& relay, TimePoint now) {
   if (due_ && now >= *due_) due_ = idle_at;
 }
 
-// Without a time that is due, a later turn tries again: that in which the peer has told what it
+// If due_ is not set, a later turn tries again: the one in which the peer has reported what it
 // consumed.
 void IdlePages::try_return(SmcRelay& relay, TimePoint now) {
   due_.reset();
@@ -60,7 +61,7 @@ void IdlePages::try_return(SmcRelay& relay, TimePoint now) {
   if (!wanted_) return;
   const LinkTransport& transport = relay.group().transport();
   if (!tx.all_consumed() || tx.urgent() || !transport.works(relay.link())) return;
-  // A message that waits for room might say the end.
+  // The message that waits for room might announce the end.
   if (connection.transmit_due()) {
     due_ = now + kIdleAnnounceWait;
     return;

@@ -44,12 +44,12 @@ class IdlePages {
  private:
   void try_return(SmcRelay& relay, TimePoint now);
 
-  std::uint64_t moved_ = 0;  // in both directions, at the last check
-  std::uint64_t returned_ = 0;  // bytes sent before the last return
+  std::uint64_t moved_ = 0;            // in both directions, at the last check
+  std::uint64_t returned_ = 0;         // bytes sent before the last return
   std::uint64_t returning_until_ = 0;  // bytes sent before `returning_`
   TimePoint moved_at_{};
   unsigned refused_ = 0;  // tries refused since moved_at_
-  bool wanted_ = false;  // bytes have moved since the last return
+  bool wanted_ = false;   // bytes have moved since the last return
   std::optional<TimePoint> due_;
   std::optional<TimePoint> waits_since_;
   std::unique_ptr<rdma::PageReturn> returning_;

@@ -15,7 +15,7 @@ InboundHandshake::InboundHandshake(SessionResources& session, First first, bool 
       frames_possible_(first == First::kFramesOrProposal),
       assumed_(assumed) {
   const Duration timeout = session.services.config.smc.handshake_timeout;
-  // A peer that has seen our option sends CLC first, whatever we want to do: it must be answered.
+  // A peer that has seen our option sends CLC first. It must be answered, whatever this side wants.
   await_proposal(assumed ? std::min(kClcDetectionTimeout, timeout) : timeout);
 }
 
@@ -106,14 +106,13 @@ StageResult InboundHandshake::handle(DeadlineDue, TimePoint now) {
     await_client_memory(now);
     return Stay{};
   }
-  wait_for_peer(common_);  // the wait for a Decline of the peer's follows that for the link
+  wait_for_peer(common_);  // after the wait for the link comes that for a Decline of the peer
   common_.session.mark_ready();
   return Stay{};
 }
 
 StageResult InboundHandshake::handle(GroupConfirmed, TimePoint now) {
-  // A server that is telling the client came when the group was confirmed, but this was not news
-  // yet.
+  // The group was confirmed before this connection came, but the event arrives only now.
   if (common_.wait == HandshakeWait::kAnnouncement) return Stay{};
   if (common_.wait == HandshakeWait::kFirstContact) {
     common_.wait = HandshakeWait::kNone;
@@ -130,7 +129,7 @@ StageResult InboundHandshake::handle(GroupLost, TimePoint now) {
   if (common_.wait == HandshakeWait::kNone) return lose_group(common_, now);
   common_.membership.leave(now, true);
   common_.wait = HandshakeWait::kNone;
-  answer_proposal(now);  // this one makes the first contact instead
+  answer_proposal(now);  // this connection makes the first contact instead
   common_.session.mark_ready();
   return Stay{};
 }
@@ -172,7 +171,7 @@ StageResult InboundHandshake::handle_proposal(TimePoint now) {
   if (std::none_of(possible.begin(), possible.end(), is_possible)) return refuse(*reason);
   if (!common_.permit.count(common_.session.net->peer_address().with_port(0)))
     return refuse(FallbackReason::kConnectionLimit);
-  // What version 2 lacks says more than what version 1 lacks.
+  // An obstacle in version 2 is more informative than one in version 1.
   std::optional<FallbackReason> no_way;
   if (reason && *reason != FallbackReason::kPeerNoSmc) no_way = reason;
   for (const std::optional<smc::Terms>& terms : possible) {
@@ -190,7 +189,7 @@ StageResult InboundHandshake::handle_proposal(TimePoint now) {
   return refuse(*no_way);
 }
 
-// A device that leads to the client in the version of the terms; otherwise the reason.
+// Finds a device that reaches the client in the version of the terms. Otherwise returns the reason.
 std::optional<FallbackReason> InboundHandshake::find_way_to_client() {
   const wire::Proposal& proposal = handshake().proposal();
   const std::uint8_t version = common_.terms.version;
@@ -222,7 +221,7 @@ std::optional<FallbackReason> InboundHandshake::find_way_to_client() {
     common_.path.slot = slot.get();
     common_.path.port = *port;
     common_.path.peer_gid = *at.peer_gid;
-    // Without a release the number is fixed.
+    // Without a release the number of links is fixed.
     if (common_.terms.release >= 1)
       common_.terms.max_links =
           std::min(common_.terms.max_links, services().devices.links_from(*slot, *port));
@@ -296,7 +295,7 @@ StageResult InboundHandshake::handle_confirm(TimePoint now) {
   const wire::AcceptConfirm& confirm = handshake().answer();
   if (behind_accept_) {
     common_.session.note("another process of this proxy made the Accept");
-    // The client of a link that is in use has begun with its Confirm, and hears no Decline.
+    // If the link is in use already, the client has begun with its Confirm and accepts no Decline.
     if (!confirm.first_contact) return fail(common_, "the proxy was replaced during the handshake");
     decline(common_, FallbackReason::kDraining, now);
     return Stay{};
@@ -307,7 +306,7 @@ StageResult InboundHandshake::handle_confirm(TimePoint now) {
     return Stay{};
   }
   if (!confirm.first_contact) {
-    // The client speaks of the link that it uses, when the one of the Accept has gone meanwhile.
+    // The client names the link that it uses if the link of the Accept has gone meanwhile.
     const auto named = common_.membership.group().transport().link_to(confirm.queue_pair,
                                                                       confirm.gid, confirm.mac);
     if (named) common_.membership.set_named_link(*named);
@@ -317,7 +316,7 @@ StageResult InboundHandshake::handle_confirm(TimePoint now) {
     connect_first_link(now);
     return Stay{};
   }
-  // The client of a link that is in use has begun with its Confirm, and hears no Decline.
+  // If the link is in use already, the client has begun with its Confirm and accepts no Decline.
   if (!set_peer(common_)) return fail(common_, "the client's memory cannot be used");
   handshake().establish();
   return Stay{};
@@ -339,11 +338,11 @@ void InboundHandshake::connect_first_link(TimePoint now) {
   await_client_memory(now);
 }
 
-// First contact. What a client says over TCP may overtake what it says over the device. It begins
-// with its answer to CONFIRM_LINK, and hears no Decline afterwards. So its memory comes first.
+// First contact: what a client sends over TCP may overtake what it sends over the device. It begins
+// with its answer to CONFIRM_LINK, and accepts no Decline afterwards. So its memory comes first.
 void InboundHandshake::await_client_memory(TimePoint now) {
   const Result<void> ready = set_peer(common_);
-  // The group may have ended while it waited, and news of that may still be on its way.
+  // The group may have ended meanwhile, and its event may not have arrived yet.
   if (common_.membership.group().protocol().terminated() ||
       (!ready && ready.error().code == Errc::kWrongState))
     return decline(common_, FallbackReason::kNoActiveLink, now);
@@ -362,8 +361,8 @@ void InboundHandshake::await_client_memory(TimePoint now) {
 
 StageResult InboundHandshake::handle_stream_end(bool reset) {
   if (handshake().state() == smc::Handshake::State::kAwaitingLink) {
-    // The client has all it wanted: its end may overtake its last LLC message. The link stands
-    // or falls by itself, others wait for it, and what became of the connection its CDC says.
+    // The client has all it wanted: its end may overtake its last LLC message. The link is tested
+    // on its own, others wait for it, and CDC messages tell what became of the connection.
     common_.clc_connection_reset = common_.clc_connection_reset || reset;
     return Stay{};
   }
@@ -380,11 +379,11 @@ StageResult InboundHandshake::end_in_failure(const smc::Handshake::Outcome& outc
   const std::vector<std::byte>& unread = common_.exchange.unread();
   const bool silent = outcome.reason == FallbackReason::kHandshakeTimeout;
   const std::size_t seen = std::min<std::size_t>(unread.size(), 4);
-  // Whatever the handshake still holds after a silence has begun like CLC.
+  // After a silence, bytes that the handshake still holds have begun like CLC.
   const bool clc = silent ? !handshake().unconsumed().empty()
                           : seen != 0 && wire::may_be_clc(std::span(unread).first(seen));
-  // A client without a proxy in an assumed network, or one whose SYN/ACK lost our option on the
-  // way: what it sent is for the application.
+  // The client has no proxy in an assumed network, or its SYN/ACK lost our option on the way. What
+  // it sent is for the application.
   if (!common_.accept_sent && !clc && (!silent || assumed_)) return pass_on(outcome);
   services().stats.refused[RefusedFor::kHandshake].add();
   services().lines.write(LogLevel::kWarn, "smc.handshake", "refused", now, [&](LogEvent& line) {
@@ -398,7 +397,7 @@ StageResult InboundHandshake::end_in_failure(const smc::Handshake::Outcome& outc
   return End{"the handshake failed"};
 }
 
-// A peer that speaks no CLC, whatever its SYN said: what it sends is for the application.
+// The peer speaks no CLC, whatever its SYN said. What it sends is for the application.
 StageResult InboundHandshake::pass_on(smc::Handshake::Outcome outcome) {
   outcome.reason = assumed_ ? FallbackReason::kPeerNotInjected : FallbackReason::kOptionStripped;
   common_.session.note("the peer speaks no CLC");
@@ -412,7 +411,7 @@ StageResult InboundHandshake::end_in_tcp(const smc::Handshake::Outcome& outcome)
       make_stage<InboundDial>(common_.session, std::move(common_.permit), std::move(tcp))};
 }
 
-// As for the client; see OutboundHandshake.
+// As on the client, see OutboundHandshake.
 TimePoint InboundHandshake::wait_end(TimePoint now) const {
   const Duration patience = services().config.smc.handshake_timeout;
   return common_.framed ? common_.session.report.setup_begin() + patience / 2 : now + patience;

@@ -11,10 +11,10 @@ StageResult OutboundHandshake::handle(Entered, TimePoint now) {
   if (behind_) return resume(now);
   if (!declined_for_) declined_for_ = propose(now);
   if (declined_for_) {
-    // A Decline instead of the Proposal.
+    // Sends a Decline instead of the Proposal.
     common_.exchange.begin(smc::Handshake::refusal(services().offer.peer_id, declined_for_->reason,
                                                    declined_for_->detail));
-    // The peer has still to hand over.
+    // The peer must still hand over.
     if (common_.framed) wait_until(common_, now + services().config.smc.handshake_timeout);
   }
   return handle(Ready{}, now);
@@ -46,18 +46,17 @@ StageResult OutboundHandshake::handle(Ready, TimePoint now) {
 StageResult OutboundHandshake::handle(DeadlineDue, TimePoint now) {
   if (std::optional<StageResult> result = handle_wait_deadline(common_, now))
     return std::move(*result);
-  wait_for_peer(common_);  // the wait for a Decline of the peer's follows that for the link
+  wait_for_peer(common_);  // after the wait for the link comes that for a Decline of the peer
   common_.session.mark_ready();
   return Stay{};
 }
 
 StageResult OutboundHandshake::handle(GroupConfirmed, TimePoint now) {
-  // A client that is telling the server came when the group was confirmed, but this was not news
-  // yet.
+  // The group was confirmed before this connection came, but the event arrives only now.
   if (common_.wait == HandshakeWait::kAnnouncement) return Stay{};
   if (handshake().state() == smc::Handshake::State::kAwaitingLink) {
-    // The memory of the server is accessible from now on, because the server connects its queue
-    // pair after the Confirm.
+    // The server connects its queue pair after the Confirm, so its memory is accessible from now
+    // on.
     if (!set_peer(common_)) {
       common_.session.note("the memory of the peer has not come");
       decline(common_, FallbackReason::kHandshakeTimeout, now);
@@ -87,7 +86,7 @@ StageResult OutboundHandshake::resume(TimePoint now) {
   return handle(Ready{}, now);
 }
 
-// Why there is no Proposal, if there is none.
+// Returns the reason if there is no Proposal.
 std::optional<FallbackCause> OutboundHandshake::propose(TimePoint now) {
   common_.session.report.set_phase("clc_proposal");
   const smc::LocalOffer& offer = services().offer;
@@ -114,7 +113,7 @@ std::optional<FallbackCause> OutboundHandshake::propose(TimePoint now) {
   return std::nullopt;
 }
 
-// Beside version 2 only from a GID that peers of any make can use.
+// Together with version 2, only from a GID that peers of any vendor can use.
 std::optional<smc::OfferV1> OutboundHandshake::offer_version_1() {
   if (!services().offer.version_1) return std::nullopt;
   Gid gid = common_.path.port.gid;
@@ -153,7 +152,8 @@ void OutboundHandshake::handle_accept(TimePoint now) {
   accept.first_contact ? make_first_contact(key, now) : join_named_link(key, now);
 }
 
-// The server may lead us to another device than the one whose GID we told: that of the same node.
+// The server may choose another device than the one whose GID was sent: the device of the same
+// node.
 bool OutboundHandshake::choose_slot_of_server(const Gid& gid) {
   const DeviceSlot* offered = common_.path.slot;
   common_.path.slot = services().devices.slot_of_server(gid, common_.path.slot);
@@ -167,8 +167,8 @@ bool OutboundHandshake::choose_slot_of_server(const Gid& gid) {
   return port.has_value();
 }
 
-// As in Linux: the server sees a gateway where our route has none. A queue pair would then send
-// past the network that the server expects. The other way round the server's word counts.
+// As in Linux: the server sees a gateway where our route has none. The queue pair would then bypass
+// the network that the server expects. In the opposite case the server's view counts.
 bool OutboundHandshake::gateway_disputed(const wire::AcceptConfirm& accept) const {
   if (!accept.first_contact_v2 || accept.first_contact_v2->direct) return false;
   return common_.path.slot->reachability().direct(common_.path.port.gid, accept.gid) == true;
@@ -213,7 +213,7 @@ void OutboundHandshake::join_named_link(const PeerKey& key, TimePoint now) {
   const std::optional<LinkPlace> named = peers.by_link(key, accept.queue_pair);
   if (!named) {
     if (peers.knows(key)) {
-      // Out of sync would cost a Linux server the group with all its connections.
+      // On "out of sync", a Linux server would drop the group with all its connections.
       common_.session.note("the peer named a link that the group does not have");
       return decline(common_, FallbackReason::kLinkNotFound, now);
     }
@@ -222,7 +222,7 @@ void OutboundHandshake::join_named_link(const PeerKey& key, TimePoint now) {
   }
   Group& group = *named->group;
   common_.terms = group.protocol().terms();
-  // The link may have failed while the Accept was on its way.
+  // The link may have failed while the Accept was in flight.
   const smc::LinkSet& links = group.protocol().links();
   const smc::LinkIndex link = links.active(named->link) ? named->link : links.least_used();
   const Result<void> joined =
@@ -248,7 +248,7 @@ wire::AcceptConfirm OutboundHandshake::confirm_for(const wire::AcceptConfirm& ac
   return confirm;
 }
 
-// Where memory is addressable, the client's element is not larger than the server's: so the server
+// If memory is addressable, the client's element is not larger than the server's. So the server
 // knows before its Accept what it may have to pay for, see RingSizes.
 RingSizes OutboundHandshake::sizes_beside(const wire::AcceptConfirm& accept) const {
   const rdma::Device& device = common_.path.slot->device();
@@ -260,8 +260,8 @@ RingSizes OutboundHandshake::sizes_beside(const wire::AcceptConfirm& accept) con
   return sizes;
 }
 
-// The stream is spoilt, but no byte of the application has been lost: a new one, plain TCP from the
-// start, carries them.
+// The stream is unusable, but no byte of the application has been lost: a new stream, plain TCP
+// from the start, carries them.
 StageResult OutboundHandshake::end_in_failure(TimePoint now) {
   const smc::Handshake::Outcome& outcome = handshake().outcome();
   if (common_.framed) {
@@ -281,14 +281,14 @@ StageResult OutboundHandshake::end_in_failure(TimePoint now) {
 StageResult OutboundHandshake::end_in_tcp(TimePoint now) {
   UseTcp tcp = use_tcp(common_, end_declined(common_, now));
   if (!declined_for_ || declined_for_->device.empty()) return tcp;
-  // An earlier handshake has failed, and this one was only to decline.
+  // An earlier handshake has failed, and this one only had to decline.
   tcp.cause.device = declined_for_->device;
   tcp.cause.pnet = declined_for_->pnet;
   return tcp;
 }
 
-// The peer waits as long for an answer. It can connect again, but not behind a hand-over: there a
-// Decline has to come first, and the connection is TCP.
+// The peer waits as long for an answer. Without frames it can connect again. After a hand-over it
+// cannot: a Decline must arrive in time, and the connection becomes TCP.
 TimePoint OutboundHandshake::wait_end(TimePoint now) const {
   const Duration patience = services().config.smc.handshake_timeout;
   return common_.framed ? now + patience / 2 : now + patience;

@@ -25,7 +25,7 @@ struct ParkedConnection {
   std::uint64_t tx = 0, rx = 0, framed_tx = 0;  // bytes, as SessionReport counts them
   std::optional<FallbackReason> reason;         // why it is TCP
   std::optional<ClientAddress> client_address;  // whether the application sees the client's address
-  std::optional<std::uint32_t> client_slot;  // the slot that holds it
+  std::optional<std::uint32_t> client_slot;     // the slot that holds it
   ParkedMode mode;
   std::unique_ptr<event::Stream> app;  // null if it must still be dialled
   std::unique_ptr<event::Stream> net;  // likewise

@@ -37,7 +37,7 @@ class PeerLiveness {
  public:
   // Starts checking, unless tcp.user_timeout is 0 or the stream has no descriptor.
   void watch(SessionResources& session);
-  // When kLiveness has passed. The session is made ready once when gone() becomes true.
+  // Called when kLiveness has passed. When gone() becomes true, the session is made ready once.
   void check(SessionResources& session, TimePoint now);
   bool gone() const { return gone_; }
 

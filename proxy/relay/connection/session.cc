@@ -97,7 +97,7 @@ std::optional<ParkedConnection> Session::park(TimePoint now) {
   if (dialled) parked.net = std::move(resources_.net);
   for (event::Stream* const stream : {parked.app.get(), parked.net.get()})
     if (stream != nullptr) stream->set_handler(nullptr);
-  // What was dialled in vain was no connection.
+  // A stream that is still being dialled is no connection yet.
   if (resources_.net) resources_.net->reset_on_close();
   resources_.net.reset();
   resources_.services.host.retire(*this);

@@ -70,7 +70,7 @@ class Session final : public StageHost {
   ConnectionRow row(TimePoint now) const;
 
   bool queued = false;  // in the worker's ready list
-  unsigned runs = 0;  // number of turns it has had; wraps around
+  unsigned runs = 0;    // number of turns it has had; wraps around
 
  private:
   bool parkable(bool at_last) const { return stage_.parkable(at_last); }

@@ -47,7 +47,7 @@ void SessionReport::park(ParkedConnection& into, TimePoint now) const {
   into.client_address = client_address_;
 }
 
-// What the process before has counted is not counted again.
+// Bytes that the previous process has counted are not counted again.
 void SessionReport::resume(const ParkedConnection& parked) {
   tx_ = parked.tx;
   rx_ = parked.rx;
@@ -59,7 +59,7 @@ void SessionReport::resume(const ParkedConnection& parked) {
 
 void SessionReport::carried(Transport transport) {
   TrafficStats& traffic = services_.stats.traffic[direction_][transport];
-  // Most that begin in frames become something else.
+  // Most connections that begin in frames become something else.
   if (transport != Transport::kShort) traffic.connections_total.add();
   traffic.connections_active.add();
 }
@@ -113,7 +113,7 @@ void SessionReport::tcp_chosen(const UseTcp& why, const event::Stream& net,
   Decision decision;
   decision.transport = Transport::kTcp;
   decision.side = cause.side;
-  // Worth a system call only where something went wrong.
+  // Costs a system call, so it is only recorded for fallbacks.
   decision.local = event.local;
   decision.reason = cause.reason;
   decision.peer_code = cause.peer_code;
@@ -164,7 +164,7 @@ void SessionReport::frames_refused(const SocketAddress& peer, const char* detail
 void SessionReport::peer_vanished(const SocketAddress& peer, const std::string& what) {
   Counter& count = services_.stats.peer_timeouts;
   count.add();
-  // All connections to a host end at once.
+  // Paced, because all connections to a host end at once.
   if (count.get() % kRefusalsPerLine != 1) return;
   services_.lines.write(LogLevel::kWarn, "relay.session", "peer_vanished", services_.network.now(),
                         [&](LogEvent& line) {

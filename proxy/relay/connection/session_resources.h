@@ -3,7 +3,7 @@
 //
 //   app   the stream to the application in our pod
 //   net   the stream to the other side. While the bytes go over SMC-R it is the CLC connection: it
-//         carries nothing, and its end tells that the peer has gone.
+//         carries nothing, and its end means that the peer has gone.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@
 
 namespace fairlead::relay {
 
-// What costs system calls is done for connections that last so long after their negotiation: a
-// dialled one is probed for a silent host, and the death of this process resets both streams
-// instead of ending them. For SMC-R the latter holds from its beginning.
+// Measures that cost system calls are taken only for connections that last this long after their
+// negotiation: a dialled one is probed for a silent host, and if this process dies, both streams
+// are reset instead of closed. For SMC-R the latter holds from the beginning.
 inline constexpr Duration kLastingFrom = std::chrono::seconds(1);
 
-// Where the other end believes that an accepted connection leads.
+// Where the other end believes an accepted connection leads.
 enum class Arrival : std::uint8_t {
   kAtListener,  // to the address where it was accepted
   kRedirected,  // to its destination
@@ -37,7 +37,7 @@ enum class Arrival : std::uint8_t {
 // The session, as its stages see it.
 class StageHost : public event::StreamHandler, public ConnectionOwner {
  public:
-  // The stage runs in this or the next turn.
+  // The stage runs in this turn or the next one.
   virtual void mark_ready() = 0;
 };
 
@@ -46,9 +46,9 @@ struct SessionResources {
                    Direction to, const SocketAddress& where, SocketMemory paid, TimePoint now);
 
   bool outbound() const { return direction == Direction::kOutbound; }
-  // The other end of `net`, as it is reported.
+  // The address of the other end of `net` in reports.
   SocketAddress peer() const { return outbound() ? destination : net->peer_address(); }
-  // By configuration: the connection is reset where it cannot be SMC-R. REQUIRES: net.
+  // True if by configuration the connection is reset unless it becomes SMC-R. REQUIRES: net
   bool smc_required() const {
     return config::required(services.config, peer(), destination.port());
   }
@@ -58,17 +58,17 @@ struct SessionResources {
 
   void provide_for_lasting();
   void reset_if_lost();
-  // After bytes were counted: a connection that moves some may have larger buffers, one that stalls
-  // keeps those it has. `ahead_bytes`: that the application has still to take. `net_carries`: the
-  // bytes go over the stream to the network.
+  // Called after bytes were counted. A connection that moves bytes may get larger buffers; one that
+  // stalls keeps its buffers. `ahead_bytes`: bytes that the application has still to take.
+  // `net_carries`: the bytes go over the stream to the network.
   void pay_for_growth(std::size_t ahead_bytes, bool net_carries);
   // The stream to the network has failed with this errno.
   End lose_net(int error);
   End refuse_for_memory();
-  // Both applications have ended, and all is said. Stay while the other side has to close `net`
-  // first; the stage runs again.
+  // Both applications have ended, and everything is sent. Returns Stay while the other side must
+  // close `net` first; the stage then runs again.
   StageResult close_in_order(TimePoint now);
-  // The earliest deadline has passed.
+  // Called when the earliest deadline has passed.
   void handle_deadline();
 
   SessionServices& services;
@@ -78,17 +78,17 @@ struct SessionResources {
   const SocketAddress destination;
   Arrival arrival = Arrival::kAtListener;
   bpf::ClientAddressLease client_slot;  // outlives app
-  // The slot of a connection that another process has begun. No other one gets it meanwhile.
+  // The slot of a connection that another process has begun; nobody else gets it meanwhile.
   std::optional<std::uint32_t> kept_slot;
   SocketMemory memory;
   std::unique_ptr<event::Stream> app;
   std::unique_ptr<event::Stream> net;
   SessionReport report;
   Deadlines deadlines;
-  CloseOrder close_order;  // in whichever stages the applications have ended
+  CloseOrder close_order;  // across stages: in which order the applications ended
 };
 
-// What the kernel says of a host that does not answer; ICMP may have named the cause.
+// True for errors that the kernel reports if a host does not answer; ICMP may have named the cause.
 bool means_vanished(int error);
 
 }  // namespace fairlead::relay

@@ -25,23 +25,23 @@ class Session;
 
 class SessionHost {
  public:
-  // Its run() is called in this or the next turn.
+  // The session's handle() is called with Ready in this turn or the next one.
   virtual void mark_ready(Session& session) = 0;
   // The session has ended. It is destroyed at the end of the turn.
   virtual void retire(Session& session) = 0;
-  // A handshake with its peer has been given back to the session with this number.
+  // A permit for a handshake with its peer is passed to the session with this number.
   virtual void grant_permit(std::uint64_t session) = 0;
-  // More than a few sessions move bytes.
+  // True if more than a few sessions move bytes.
   virtual bool many_active() const = 0;
 
  protected:
   ~SessionHost() = default;
 };
 
-// Of the interface with a local address, nothing if no interface has it.
+// The subnets of the interface with a local address; empty if no interface has the address.
 using LocalSubnetsOf = std::function<std::optional<smc::Subnets>(const SocketAddress& local)>;
 
-// All outlive the session.
+// All of these outlive the session.
 struct SessionServices {
   SessionHost& host;
   const config::Config& config;

@@ -23,11 +23,11 @@ void SmcReturn::cancel(SmcRelay& relay) {
 
 bool SmcReturn::begin(SmcRelay& relay, bool wanted) {
   if (!relay.may_return()) return false;
-  // What this side has in hand goes to the next process.
+  // If this side is being replaced, what it has in hand goes to the next process.
   if (!session_.memory.leave_smc(*session_.app, *session_.net,
                                  relay.connection().rx().size_bytes())) {
     if (!wanted) {
-      peer_knows_ = false;  // it ends as with a peer that does not
+      peer_knows_ = false;  // from now on as with a peer that knows no return
       return false;
     }
     session_.memory.restore_window(*session_.net);
@@ -50,7 +50,7 @@ SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted, TimePoint now) {
   const smc::Connection& connection = relay.connection();
   if (now >= *until_) {
     if (!connection.finished()) return fail("return: not done in time");
-    // Both applications have ended: nothing is left that frames could carry.
+    // Both applications have ended, so nothing is left for frames to carry.
     cancel(relay);
     session_.mark_ready();
     return Step::kNothing;
@@ -68,7 +68,7 @@ SmcReturn::Step SmcReturn::step(SmcRelay& relay, bool wanted, TimePoint now) {
       relay.commit_return();
     }
   }
-  // A stream that refuses it says so again when something is read from it.
+  // A stream that refuses the bytes reports this at the next read.
   if (to_net_.flush(*session_.net) == Backlog::State::kRefused) session_.net->assume_readable();
   return frames_.complete() ? Step::kDone : Step::kNothing;
 }
@@ -92,7 +92,7 @@ ParkedFrames SmcReturn::finish(SmcRelay& relay, TimePoint now) {
   return frames;
 }
 
-// What the peer's element had no room for.
+// Puts bytes into frames for which the peer's element had no room.
 void SmcReturn::frame_unwritten(const SmcRelay& relay, ParkedFrames& frames, TimePoint now) {
   const smc::TxRing& tx = relay.connection().tx();
   using Role = smc::Deferral::Role;

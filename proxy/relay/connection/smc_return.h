@@ -1,5 +1,5 @@
-// A connection over SMC-R that goes back to frames over its CLC connection, because one of the two
-// proxies is replaced. The rules are those of smc/return_to_frames.h.
+// Returns a connection from SMC-R to frames over its CLC connection, because one of the two proxies
+// is being replaced. smc/return_to_frames.h has the rules.
 #pragma once
 
 #include <chrono>
@@ -17,40 +17,40 @@
 
 namespace fairlead::relay {
 
-// From a return that begins until both sides are done. A peer that takes longer loses the
-// connection.
+// Time from the begin of a return until both sides are done. If a peer takes longer, the connection
+// is lost.
 inline constexpr Duration kReturnWait = std::chrono::seconds(10);
-// What is left in a send ring may not fit into frames yet. No event tells when it does.
+// The remaining bytes of a send ring may not fit into frames yet. No event tells when they do.
 inline constexpr Duration kRingLook = std::chrono::milliseconds(1);
 
 class SmcReturn {
  public:
-  // `peer_knows`: the peer is a Fairlead proxy. Others ignore what comes on the CLC connection.
+  // `peer_knows`: the peer is a Fairlead proxy. Others ignore bytes on the CLC connection.
   SmcReturn(SessionResources& session, bool peer_knows)
       : session_(session), peer_knows_(peer_knows) {}
 
-  // What has come on the CLC connection.
+  // Processes bytes from the CLC connection.
   void take(std::span<const std::byte> bytes);
-  // True while more may come before the frames.
+  // True while more bytes may come before the frames.
   bool reads_on() const { return !frames_.peer_has_all(); }
-  // All that is awaited comes on the CLC connection.
+  // True if everything that is still awaited comes on the CLC connection.
   bool needs_no_link() const {
     return may_end_well() && frames_.said_return() && frames_.said_returned();
   }
-  // The peer has ended the CLC connection: it knows of no return.
+  // The peer has ended the CLC connection, so it does not take part in a return.
   void cancel(SmcRelay& relay);
 
   enum class Step : std::uint8_t {
-    kNothing,  // to do until something comes
-    kDone,     // both sides have all: finish()
-    kBroken,   // the peer has broken a rule, or takes too long: fault(); said once
+    kNothing,  // nothing to do until something arrives
+    kDone,     // both sides have everything; call finish()
+    kBroken,   // rule broken by the peer, or timeout, see fault(); returned once
   };
-  // In a turn, behind the relay's. `wanted`: this side is replaced.
+  // Called in a turn, after the relay's pump(). `wanted`: this side is being replaced.
   Step step(SmcRelay& relay, bool wanted, TimePoint now);
-  // When step() is due although nothing happens.
+  // When step() must be called although nothing happens.
   Deadline next_deadline(const SmcRelay& relay, TimePoint now) const;
   const char* fault() const { return fault_; }
-  // What goes on in frames. REQUIRES: kDone
+  // The state that continues in frames. REQUIRES: kDone
   ParkedFrames finish(SmcRelay& relay, TimePoint now);
   std::vector<std::byte> release_behind() { return std::move(behind_); }
 
@@ -63,11 +63,11 @@ class SmcReturn {
 
   SessionResources& session_;
   bool peer_knows_;
-  std::optional<TimePoint> until_;  // once it has begun
+  std::optional<TimePoint> until_;  // set once the return has begun
   smc::ReturnToFrames frames_;
   smc::RingWindow unwritten_;  // of the send ring
   Backlog to_net_;
-  std::vector<std::byte> behind_;  // frames that the peer has sent since
+  std::vector<std::byte> behind_;  // frames that the peer has sent since its return
   const char* fault_ = "";
   bool fault_said_ = false;
 };

@@ -33,7 +33,8 @@ void ClcConnectionWatch::check(SessionResources& session, SmcRelay& relay, SmcRe
   }
   if (!is_due(ended_until_, now)) return;
   // The link has answered, so the peer lives, but it has forgotten this connection: nothing would
-  // ever come. Linux also ends the TCP connection at a half-close, which it has announced then.
+  // ever arrive. Linux also ends the TCP connection at a half-close, but it has announced that
+  // before.
   ended_until_.reset();
   if (connection.closing().peer_ended() || connection.closing().reset()) return;
   LogEvent(LogLevel::kDebug, "relay.session", "companion_ended").field("conn", session.report.id());
@@ -44,7 +45,7 @@ void ClcConnectionWatch::read(SessionResources& session, SmcRelay& relay, SmcRet
                               TimePoint now) {
   std::byte scratch[512];
   const iovec into{scratch, sizeof scratch};
-  // A stranger that never stops gets one read a turn.
+  // One read per turn, in case a stranger never stops sending.
   const event::IoResult result = session.net->read({&into, 1});
   if (result.kind == event::IoResult::Kind::kBytes) {
     back.take(std::span(scratch).first(result.count));
@@ -62,8 +63,8 @@ void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay,
                                     const event::IoResult& result, TimePoint now) {
   const bool ended = result.kind == event::IoResult::Kind::kEnd;
   const bool failed = result.kind == event::IoResult::Kind::kError;
-  // A network that forgot the silent connection says nothing about the way over the devices: what
-  // only timed out is a reason to ask, as its end is.
+  // A network that forgot the silent connection says nothing about the path over the devices. So a
+  // mere timeout is a reason to test the link, as an end is.
   const bool reset = reset_ || (failed && !means_vanished(result.error));
   if (!reset && !ended && !failed) return;
   session.net->set_not_readable();
@@ -73,7 +74,8 @@ void ClcConnectionWatch::handle_end(SessionResources& session, SmcRelay& relay,
     if (ended) ended_until_ = now + kClcConnectionEndWait;
     return relay.group().doubt(relay.link(), smc::Doubt::kPeerGone, now);
   }
-  // What the peer announced before may lie in the device's queue: the next turn looks there first.
+  // The peer's earlier messages may still be in the device's queue: the next turn looks there
+  // first.
   reset_known_ = true;
   session.mark_ready();
 }
@@ -104,10 +106,10 @@ StageResult SmcStage::handle(Ready, TimePoint now) {
   if (!session_.app) return await_peer_close(now);
   SmcRelay& relay = membership_.relay();
   smc::Connection& connection = relay.connection();
-  // Where a link has been lost since, the last message is said again over another one first.
+  // If a link has been lost since, the last message must first be repeated over another one.
   if (session_.close_order.waiting() && (connection.finished() || connection.closing().lost()))
     return session_.close_in_order(now);
-  // The peer gives the element to another connection as soon as this one has ended.
+  // The peer reuses the element for another connection as soon as this one has ended.
   if (!idle_pages_.settled(now) && !connection.closing().lost()) {
     if (idle_pages_.waited_too_long(now)) relay.group().terminate("the peer blocks its memory");
     wake_at(now + kSettleInterval);
@@ -175,12 +177,12 @@ std::optional<StageResult> SmcStage::return_to_frames(TimePoint now) {
   }
   ParkedFrames frames = back_.finish(relay, now);
   session_.report.carried_no_longer(Transport::kSmcr);
-  // The peer writes no more. But who breaks its word shall not write into another connection.
+  // The peer should write no more. In case it does, the element must not go to another connection.
   membership_.leave(now, true);
   auto stage = make_stage<FramesStage>(session_, std::move(frames), now);
   std::vector<std::byte> behind = back_.release_behind();
   stage->return_with(behind);
-  // An end that it has told of already is told once more, in a frame.
+  // An end that was announced over SMC-R is announced again, in a frame.
   session_.app->assume_readable();
   session_.net->assume_readable();
   return UseStage{std::move(stage)};
@@ -194,8 +196,8 @@ bool SmcStage::try_read() {
   return true;
 }
 
-// A lone stream is passed on in parts, so that the peer writes while we read. Where there are
-// others to go on with, a larger part costs both of us fewer turns.
+// A lone stream is passed on in parts, so that the peer writes while this side reads. If others are
+// active, a larger part costs both sides fewer turns.
 std::uint32_t SmcStage::publish_bytes() const {
   const config::Buffers& buffers = session_.services.config.buffers;
   return static_cast<std::uint32_t>(session_.services.host.many_active() ? buffers.size
@@ -203,8 +205,7 @@ std::uint32_t SmcStage::publish_bytes() const {
 }
 
 // The application's stream is gone. Until the peer has answered our abort, it may write into the
-// element, which therefore stays ours; a connection that nobody answers for keeps it out of use for
-// good.
+// element, which therefore stays ours. Without an answer, the element is never used again.
 StageResult SmcStage::await_peer_close(TimePoint now) {
   const smc::Connection& connection = membership_.relay().connection();
   const TimePoint kept_until = *close_wait_ - kCloseAnswerWait + kClcConnectionKept;
@@ -216,7 +217,7 @@ StageResult SmcStage::await_peer_close(TimePoint now) {
 }
 
 StageResult SmcStage::handle(GroupLost, TimePoint) {
-  // A peer that has gone back to frames needs the group no more.
+  // A peer that has returned to frames does not need the group any more.
   link_lost_ = true;
   if (!back_.needs_no_link()) membership_.relay().connection().handle_link_lost();
   session_.mark_ready();
@@ -230,7 +231,7 @@ StageResult SmcStage::handle(WorkerEnds, TimePoint now) {
   if (!over) relay.connection().abort();
   relay.group().sender().schedule(relay);
   relay.group().sender().flush(now);
-  // It had ended in order already, and only its turn had not come: no reset may follow.
+  // The connection had already ended in order before its turn came: no reset may follow.
   return over ? StageResult{End{}} : Stay{};
 }
 

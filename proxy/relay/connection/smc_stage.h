@@ -12,24 +12,24 @@
 
 namespace fairlead::relay {
 
-// Both applications have ended, all bytes were read, but the peer does not confirm the end.
+// Both applications have ended and all bytes were read, but the peer does not confirm the end.
 inline constexpr Duration kCloseAnswerWait = std::chrono::seconds(60);
-// After our abort, the CLC connection stays open for so long, unless the peer answers before. Its
-// RST could be faster than the last bytes over a device that has to send them again.
+// After our abort, the CLC connection stays open this long, unless the peer answers before. Its RST
+// could overtake the last bytes on a device that has to retransmit them.
 inline constexpr Duration kClcConnectionKept = std::chrono::seconds(2);
-// The peer has ended the CLC connection, and its link answers: how long it may take to say the end
-// of the SMC-R connection too. Longer than a test of the link and than a failover validation.
+// The peer has ended the CLC connection, but its link answers. This is how long it may take to
+// announce the end of the SMC-R connection too; longer than a link test and a failover validation.
 inline constexpr Duration kClcConnectionEndWait = std::chrono::seconds(10);
 
 // The CLC connection carries nothing. But its reset means that the peer's group, or the peer
-// itself, has gone without a word. Its end means either that the peer is done, and its final
-// message is about to come, or that its process is dead.
+// itself, has gone silently. Its end means either that the peer is done and its final message is
+// about to arrive, or that its process is dead.
 class ClcConnectionWatch {
  public:
-  // `reset`: the peer has reset it before the connection was SMC-R.
+  // `reset`: the peer had reset it before the connection became SMC-R.
   explicit ClcConnectionWatch(bool reset) : reset_(reset) {}
 
-  // What comes on the connection goes to `back`.
+  // Passes bytes that arrive on the connection to `back`.
   void check(SessionResources& session, SmcRelay& relay, SmcReturn& back, TimePoint now);
   Deadline next_deadline() const { return ended_until_; }
 
@@ -39,8 +39,8 @@ class ClcConnectionWatch {
                   TimePoint now);
 
   bool reset_;
-  bool reset_known_ = false;              // acted on in the next turn
-  std::optional<TimePoint> ended_until_;  // it has ended; until when the peer may say why
+  bool reset_known_ = false;              // the next turn acts on it
+  std::optional<TimePoint> ended_until_;  // since its end: until when the peer may announce why
 };
 
 class SmcStage final {
@@ -54,7 +54,7 @@ class SmcStage final {
   StageResult handle(Entered, TimePoint now);
   StageResult handle(Ready, TimePoint now);
   StageResult handle(GroupLost, TimePoint now);
-  // What the application was told is sent goes out, and the peer is told.
+  // Sends bytes that the application considers sent, and tells the peer that the connection ends.
   StageResult handle(WorkerEnds, TimePoint now);
   void leave(TimePoint now);
   SmcRelay* smc() { return &membership_.relay(); }
@@ -63,7 +63,7 @@ class SmcStage final {
  private:
   std::uint32_t publish_bytes() const;
   StageResult await_peer_close(TimePoint now);
-  // Null unless the connection goes on in frames, or ends.
+  // Empty unless the connection continues in frames, or ends.
   std::optional<StageResult> return_to_frames(TimePoint now);
   void wake_at(Deadline deadline) { session_.deadlines.set(DeadlineKind::kSmc, deadline); }
 

@@ -18,10 +18,10 @@ int window_bytes(unsigned level) {
   return level == kLeastLevel ? kLeastWindowBytes : static_cast<int>(kSocketBufferBytes[level]);
 }
 
-// The kernel counts a buffer's bookkeeping, and allows twice what it was asked for.
+// The kernel includes a buffer's bookkeeping, and allows twice the requested size.
 constexpr std::size_t kKernelFactor = 2;
 constexpr std::size_t kDirections = 2;
-constexpr int kLeast = 1;  // the kernel makes its minimum of it
+constexpr int kLeast = 1;  // the kernel raises it to its minimum
 
 int option(int fd, int name) {
   int value = 0;
@@ -53,7 +53,7 @@ std::optional<SocketMemory> SocketMemory::begin_at_best(MemoryBudget& budget, So
   memory.budget_ = &budget;
   memory.level_ = level_for(budget);
   for (;;) {
-    // What another process has chosen for its sockets is not left to them.
+    // Sockets whose sizes another process has chosen are not left to the kernel.
     memory.bounded_ = memory.level_ < kApplicationLevel || memory.used_;
     auto charge = MemoryCharge::take(budget, MemoryUse::kConnections, memory.cost(memory.level_),
                                      memory.keep_);
@@ -94,8 +94,9 @@ std::size_t SocketMemory::cost(unsigned level, bool bounded) const {
   return bytes + leg_cost(Leg::kNet, level, bounded, net) + kDirections * copy_bytes(level);
 }
 
-// Where memory is plenty, with the largest: a receive buffer of two packets of the loopback device
-// leaves the window of TCP small for good, however much it grows later.
+// While memory is plenty, new connections begin at the largest level. A receive buffer of only two
+// packets of the loopback device would keep the window of TCP small for good, however much it grows
+// later.
 unsigned SocketMemory::level_for(const MemoryBudget& budget) {
   const std::size_t left = budget.left_bytes();
   const std::size_t sixteenth = budget.limit_bytes() / 16;
@@ -127,7 +128,7 @@ bool SocketMemory::bound(event::Stream& stream, Leg leg) {
 }
 
 // Without the memory for its level, the connection keeps its receive buffers, and gets small send
-// buffers, which it has paid for.
+// buffers, which are paid for.
 void SocketMemory::bound_late(event::Stream& app, event::Stream* net) {
   bounded_ = true;
   if (!charge_.resize(cost(level_), budget_->limit_bytes() / 2)) {
@@ -150,8 +151,8 @@ bool SocketMemory::charge_early(event::Stream& stream) {
   return true;
 }
 
-// False if the receive buffer gets the size of the level, although it may have announced more. Of a
-// connection that was used, the memory was paid for before, and nothing is left for others.
+// False if the receive buffer gets the size of the level, although it may have announced more. The
+// memory of a used connection was paid for before, so it leaves nothing for others.
 bool SocketMemory::keep_window(const event::Stream& stream, Leg leg) {
   const std::size_t now = receive_buffer_bytes(stream);
   const std::size_t wanted = kKernelFactor * kSocketBufferBytes[level_];
@@ -169,7 +170,7 @@ bool SocketMemory::keep_window(const event::Stream& stream, Leg leg) {
   return true;
 }
 
-// Receive buffers only grow.
+// Receive buffers never shrink.
 void SocketMemory::resize(event::Stream& stream) const {
   if (stream.descriptor() < 0) return;
   const int bytes = static_cast<int>(kSocketBufferBytes[level_]);
@@ -200,8 +201,8 @@ void SocketMemory::restore_window(const event::Stream& net) const {
                                 static_cast<int>(net_window_bytes_ / kKernelFactor));
 }
 
-// The peer knows the window of before. Send buffers keep their level while half of the budget is
-// left. Many may do this at once: beyond that, each takes no more than it has, as far as that
+// The peer knows the previous window. Send buffers keep their level while half of the budget is
+// left. Many connections may do this at once: beyond that, each takes no more than it has, if that
 // suffices.
 bool SocketMemory::leave_smc(event::Stream& app, event::Stream& net, std::size_t ring_bytes) {
   if (budget_ == nullptr) return true;

@@ -34,7 +34,7 @@ constexpr std::array<StageRow, kStages> rows_of(
 }
 constexpr std::array<StageRow, kStages> kRows = rows_of(static_cast<const Stage::Any*>(nullptr));
 
-// `ask` of the stage that there is; `otherwise` if there is none, or it knows no answer.
+// `ask` applied to the current stage; `otherwise` if there is none, or `ask` does not apply to it.
 template <class Answer, class Ask>
 Answer ask_stage(const Stage::Any& any, Answer otherwise, Ask ask) {
   return std::visit(

@@ -1,10 +1,10 @@
-// A stage in the life of a connection: dialling, frames, the handshake, and at last one of the
-// relays. A stage owns what only it needs. It sees the session's SessionResources, and returns what
+// A stage in the life of a connection: dialling, frames, the handshake, and finally one of the
+// relays. A stage owns what only it needs. It uses the session's SessionResources, and returns what
 // comes next. Only Session changes the stage.
 //
 // Each stage is a class with a function handle(event, now) for each event that it acts on, and a
-// list `Ignores` of the others. The compiler refuses a stage that leaves one out. The table of both
-// is in docs/architecture.md.
+// list `Ignores` of the other events. A stage that omits an event does not compile.
+// docs/architecture.md shows the table of both.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ struct DialFirst;
 struct UseSmc;
 struct UseTcp;
 struct End;
-// What a stage returns.
+// The result of a stage's handle().
 using StageResult = std::variant<Stay, UseStage, DialFirst, UseSmc, UseTcp, End>;
 
 struct DeleteStage {
@@ -52,8 +52,8 @@ StagePtr<One> make_stage(Arguments&&... arguments) {
   return StagePtr<One>(new One(std::forward<Arguments>(arguments)...));
 }
 
-// The stage of a connection, or none once that has ended. Handshakes are many times as large as
-// the stages of idle connections, so that each lies in memory of its own.
+// The stage of a connection, or none once the connection has ended. Handshakes are many times
+// larger than the stages of idle connections, so each stage has its own allocation.
 class Stage {
  public:
   using Any = std::variant<std::monostate, StagePtr<OutboundDial>, StagePtr<InboundDial>,
@@ -64,7 +64,7 @@ class Stage {
   Stage(StagePtr<One> stage) : any_(std::move(stage)) {}
 
   explicit operator bool() const { return !std::holds_alternative<std::monostate>(any_); }
-  // Null if it is another stage.
+  // Null if the current stage is another one.
   template <class One>
   One* get() const {
     const StagePtr<One>* const found = std::get_if<StagePtr<One>>(&any_);
@@ -77,27 +77,28 @@ class Stage {
 
   StageResult handle(const Event& event, TimePoint now);
 
-  // Another process is to go on with the connection. True when it can be parked as it is now.
-  // `at_last`: there is no time to wait for a better moment.
+  // True when the connection can be parked as it is now, for another process. `at_last`: there is
+  // no time to wait for a better moment.
   bool parkable(bool at_last) const;
-  // What it has in hand. The stage does nothing any more. REQUIRES: parkable(true)
+  // Returns the state and waiting bytes. The stage does nothing afterwards. REQUIRES:
+  // parkable(true)
   ParkedMode park();
-  // The connection has ended: gives back what others count.
+  // The connection has ended: gives back counted resources.
   void leave(TimePoint now);
 
-  // Its place in a link group, or null.
+  // The connection's relay in a link group, or null.
   SmcRelay* smc() const;
-  // Its frames, or null.
+  // The connection's frames, or null.
   FramedRelay* framed() const;
   bool uses(const DeviceSlot& slot) const;
-  // Tries the application's stream without waiting for its event; true when a turn is due.
+  // Tries to read the application's stream before its event arrives; true when a turn is due.
   bool try_read();
 
  private:
   Any any_;
 };
 
-// The stages and events by their names, and whether a stage acts on an event.
+// The names of stages and events, and whether a stage acts on an event.
 struct StageRow {
   const char* stage;
   std::array<bool, std::variant_size_v<Event>> acts;
@@ -113,35 +114,35 @@ struct UseStage {
   Stage next;
 };
 
-// The application is dialled. Then this stage begins once more.
+// The application must be dialled first. Then this stage begins again.
 struct DialFirst {};
 
 // The handshake has succeeded.
 struct UseSmc {
   GroupMembership membership;
-  std::unique_ptr<FramedRelay> framed;  // what it was before; null if it did not begin in frames
-  bool clc_connection_reset = false;    // the peer has reset the TCP connection already
-  std::vector<std::byte> unread;        // of the peer's stream, behind the handshake
+  std::unique_ptr<FramedRelay> framed;  // the frames before; null if there were none
+  bool clc_connection_reset = false;    // the peer has already reset the TCP connection
+  std::vector<std::byte> unread;        // bytes of the peer's stream after the handshake
 };
 
 // Why a connection is TCP.
 struct FallbackCause {
   Side side = Side::kLocal;
   FallbackReason reason = FallbackReason::kInternal;
-  std::uint32_t peer_code = 0;  // as the peer's Decline said it
+  std::uint32_t peer_code = 0;  // from the peer's Decline
   const char* detail = "";
-  std::string device, pnet;  // that were chosen; empty if none were
+  std::string device, pnet;  // as chosen; empty if none were
 };
 
-// The connection is TCP for good. Both streams stand.
+// The connection is permanently TCP. Both streams are connected.
 struct UseTcp {
   FallbackCause cause;
-  std::vector<std::byte> unread;        // of the peer's stream; they go to the application first
+  std::vector<std::byte> unread;        // from the peer's stream; goes to the application first
   bool late_decline = false;            // a Decline of the peer may come before its bytes
   std::unique_ptr<FramedRelay> framed;  // as in UseSmc
 };
 
-// The session ends. `reset_why`: both streams are reset; null at an end in order.
+// The session ends. `reset_why`: why both streams are reset; null for an orderly end.
 struct End {
   const char* reset_why = nullptr;
 };

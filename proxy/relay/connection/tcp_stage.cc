@@ -53,7 +53,7 @@ StageResult TcpStage::handle(Ready, TimePoint now) {
       return End{};
     case RelayStep::kReset:
     case RelayStep::kRefused:
-      // The stream remembers what ended it.
+      // The stream keeps the error that ended it.
       return session_.lose_net(session_.net->take_error());
   }
   return Stay{};

@@ -1,4 +1,4 @@
-// A connection that is TCP for good: the relay between its two streams.
+// A permanent TCP connection: the relay between its two streams.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,9 @@ class TcpStage final {
   using Ignores = Events<PermitGranted, GroupConfirmed, GroupRefused, GroupLost, RmbAnnounced,
                          ParkWanted, WorkerEnds>;
 
-  // `from`: where it goes on.
+  // `from`: the state from which the relay continues.
   TcpStage(SessionResources& session, const UseTcp& from);
-  // Goes on with what another process has parked.
+  // Continues a connection that another process has parked.
   TcpStage(SessionResources& session, ParkedTcp parked);
 
   StageResult handle(Entered, TimePoint now);

@@ -123,7 +123,7 @@ class DeviceRegistry final : public FdHandler {
   FdWatcher* watcher_ = nullptr;
   FallbackReason no_device_ = FallbackReason::kNoRdmaDevice;
   std::map<std::string, std::vector<DeviceRow>> unusable_;  // by kind
-  std::vector<std::unique_ptr<event::Timer>> scans_;  // one per provider
+  std::vector<std::unique_ptr<event::Timer>> scans_;        // one per provider
   std::vector<std::unique_ptr<DeviceSlot>> slots_;
 };
 

@@ -55,7 +55,7 @@ class GroupMemory {
   enum class Announcement : std::uint8_t {
     kUnderWay,  // do not name the element until the group reports news
     kDone,      // the peer can find the element on all links
-    kRefused,  // the peer has refused the key: the element is useless
+    kRefused,   // the peer has refused the key: the element is useless
   };
   Announcement announcement(smc::ElementId element) const;
   // Takes no more elements from slabs whose keys the peer has refused.

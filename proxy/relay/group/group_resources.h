@@ -49,7 +49,7 @@ struct GroupResources {
   Duration slab_idle{};  // how long a slab without connections is kept
   const Clock* clock = nullptr;
   TimePoint now() const { return clock->now(); }
-  std::vector<Group*> changed;  // groups whose protocol().output() may have events; may repeat
+  std::vector<Group*> changed;      // groups whose protocol().output() may have events; may repeat
   PacedLines lines = PacedLines();  // log lines that peers can cause
   SendBatch batch;
 };
@@ -61,7 +61,7 @@ struct GroupStart {
   smc::Terms terms;
   LinkDevice* device = nullptr;  // of the first link
   rdma::Port port;               // likewise
-  std::optional<Place> place;  // both ends of further links; set if there may be any
+  std::optional<Place> place;    // both ends of further links; set if there may be any
   unsigned links_max = 1;
   std::uint32_t random = 0;
 };

@@ -82,8 +82,8 @@ class GroupSender {
   struct SendQueue {
     BoundedQueue<SendRecord> records{kSendRequestsPerLink};
     std::list<FinalMessage> final_messages;  // at most kSendRequestsPerLink; if links can be added
-    std::uint64_t next_id = 1;  // continues when the index is used again
-    std::uint64_t done_id = 0;  // last request known to be complete
+    std::uint64_t next_id = 1;               // continues when the index is used again
+    std::uint64_t done_id = 0;               // last request known to be complete
     unsigned unsignaled = 0;
   };
 

@@ -61,7 +61,7 @@ class PeerRings {
 
   MemoryBudget& budget_;
   std::map<Key, Ring> rings_;  // each holds part of the budget, which bounds their number
-  std::size_t idle_ = 0;  // rings without users
+  std::size_t idle_ = 0;       // rings without users
 };
 
 }  // namespace fairlead::relay

@@ -34,7 +34,7 @@ class Place {
   }
 
   std::optional<Gid> peer_gid;  // once the peer has told it
-  std::uint8_t version = 2;  // of SMC-R; determines the type of our GID
+  std::uint8_t version = 2;     // of SMC-R; determines the type of our GID
 
  private:
   struct Ends {
@@ -46,7 +46,7 @@ class Place {
 };
 
 struct PnetOfPort {
-  std::string id;  // empty if unknown
+  std::string id;      // empty if unknown
   std::string source;  // "configuration", "kernel table", "route"
 };
 

@@ -19,7 +19,7 @@ inline constexpr std::size_t kBacklogStepBytes = 4096;
 struct BacklogContent {
   std::vector<std::byte> bytes;
   std::optional<std::size_t> urgent_at;  // the index of the byte that is urgent
-  std::uint64_t written = 0;  // bytes that the stream has taken so far
+  std::uint64_t written = 0;             // bytes that the stream has taken so far
 };
 
 class Backlog {

@@ -18,8 +18,8 @@ namespace fairlead::relay {
 enum class RelayStep : std::uint8_t {
   kIdle,     // nothing to do until a stream is ready
   kMore,     // the turn's share is used up
-  kEnded,  // FIN read and passed on
-  kReset,  // the source stream was reset, and all bytes before were passed on
+  kEnded,    // FIN read and passed on
+  kReset,    // the source stream was reset, and all bytes before were passed on
   kRefused,  // the destination stream takes no more bytes
 };
 
@@ -59,7 +59,7 @@ class Duplex {
   Out& out_;
   In& in_;
   Last last_ = Last::kNone;  // after the reset of a stream: the direction that it fed
-  bool end_said_ = false;  // FIN sent to the stream that reads that direction
+  bool end_said_ = false;    // FIN sent to the stream that reads that direction
   std::unique_ptr<ResetDelay> reset_delay_;  // only before a reset
 };
 

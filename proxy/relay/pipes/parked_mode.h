@@ -13,10 +13,10 @@ namespace fairlead::relay {
 
 // One direction of a connection in TCP.
 struct ParkedTcpHalf {
-  BacklogContent waiting;  // read but not passed on, in order
+  BacklogContent waiting;            // read but not passed on, in order
   std::vector<std::byte> undecided;  // after `waiting`: perhaps the beginning of a late Decline
-  bool late_decline = false;  // a late Decline may still come
-  bool late_return = false;  // a late return of the peer may still come
+  bool late_decline = false;         // a late Decline may still come
+  bool late_return = false;          // a late return of the peer may still come
   bool end_read = false;
   bool end_passed_on = false;
 };
@@ -28,15 +28,15 @@ struct ParkedTcp {
 // A connection in frames; the role is that of its direction.
 struct ParkedFrames {
   smc::Deferral::State rules;
-  BacklogContent to_net;  // whole frames, except perhaps the first
+  BacklogContent to_net;        // whole frames, except perhaps the first
   BacklogContent to_app;        // data of frames
   std::uint64_t app_bytes = 0;  // read from the application
   bool preface_due = false;
   std::vector<std::byte> behind;  // sent by the peer after its hand-over
-  bool app_refuses = false;  // bytes for the application are dropped
-  bool app_finished = false;  // the application has received the end
-  bool peer_over = false;  // the peer is reset once the application has what came before
-  bool peer_lost = false;  // further bytes of the peer are not read
+  bool app_refuses = false;       // bytes for the application are dropped
+  bool app_finished = false;      // the application has received the end
+  bool peer_over = false;         // the peer is reset once the application has what came before
+  bool peer_lost = false;         // further bytes of the peer are not read
   bool accept_sent = false;       // a server within a handshake
   bool declined = false;          // a client within a handshake, which has sent a Decline
 

@@ -29,7 +29,7 @@ class SmcRelay {
     kIdle,
     kMore,      // the turn's share is used up
     kFinished,  // both sides have closed and told each other
-    kReset,  // aborted or lost, and no message remains to be sent
+    kReset,     // aborted or lost, and no message remains to be sent
   };
 
   // The connection's place in a link group. Group and owner outlive the relay.
@@ -123,11 +123,11 @@ class SmcRelay {
   Place place_;
   bool scheduled_ = false;
   Backlog ahead_;
-  bool app_ended_ = false;  // FIN read from the application
-  bool app_finished_ = false;  // FIN sent to the application
-  bool app_changed_ = false;  // an event came since the last check for a reset behind the FIN
-  bool app_failed_ = false;  // it takes nothing any more; its bytes may still be unread
-  bool app_reset_ = false;     // its stream ends in a reset
+  bool app_ended_ = false;         // FIN read from the application
+  bool app_finished_ = false;      // FIN sent to the application
+  bool app_changed_ = false;       // an event came since the last check for a reset behind the FIN
+  bool app_failed_ = false;        // it takes nothing any more; its bytes may still be unread
+  bool app_reset_ = false;         // its stream ends in a reset
   bool waits_for_reader_ = false;  // for bytes from before a FIN, although a reset follows
   enum class Return : std::uint8_t { kNone, kBegun, kCommitted };
   Return return_ = Return::kNone;  // to frames

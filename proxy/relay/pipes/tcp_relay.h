@@ -104,7 +104,7 @@ class HalfRelay {
   unsigned small_splices_ = 0;
   std::uint64_t bytes_ = 0;
   bool late_decline_ = false;  // may still come; the part that has come is in leftover_
-  bool late_return_ = false;  // a return may come as well
+  bool late_return_ = false;   // a return may come as well
   bool saw_fin_ = false;
   bool ended_ = false;
 };

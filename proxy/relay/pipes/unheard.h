@@ -16,7 +16,7 @@ inline constexpr std::size_t kUnheardTurnBytesMax = 512 * 1024;
 
 struct Unheard {
   std::uint64_t bytes = 0;
-  bool more = false;  // to drop in the next turn
+  bool more = false;     // to drop in the next turn
   bool refused = false;  // the reader was reset
 };
 

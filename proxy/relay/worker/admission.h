@@ -83,7 +83,7 @@ class Admission {
   PacedLines& lines_;
   std::array<std::size_t, 2> connections_{};  // by Direction
   std::size_t handshakes_ = 0;
-  AddressShares handshakes_of_;  // by client, of inbound connections
+  AddressShares handshakes_of_;                     // by client, of inbound connections
   std::array<std::uint64_t, kRefusals> refused_{};  // by Refusal
   HandshakeLimiter limiter_;
   bool draining_ = false;

@@ -50,8 +50,8 @@ struct WorkerSettings {
   LocalSubnetsOf subnets = [](const SocketAddress&) { return std::nullopt; };
   AdmissionLimits limits;
   std::size_t memory_bytes = 0;  // of memory.limit
-  std::size_t rings_max = 0;  // part of it for rings; 0: see relay/pipes/memory_budget.h
-  bool streams_count = false;  // streams without descriptor count as well
+  std::size_t rings_max = 0;     // part of it for rings; 0: see relay/pipes/memory_budget.h
+  bool streams_count = false;    // streams without descriptor count as well
   std::uint64_t seed = 0;        // for tokens
   Duration turn_max = kTurnMax;  // 0: one session of each kind per turn
 };
@@ -155,7 +155,7 @@ class Worker final : public SessionHost, public DeviceUsers {
       timer.set(until);
     }
     TimePoint deadline;
-    TimePoint last{};  // keeps turns coming while there is something to do
+    TimePoint last{};    // keeps turns coming while there is something to do
     event::Timer timer;  // wakes the thread
     bool hurried = false;
   };
