@@ -19,7 +19,7 @@ bool takes_inbound(const config::Config& config) {
   });
 }
 
-// Own programs that work.
+// Attaches our own programs, and checks that they work.
 Result<bpf::ClientAddressProgram> attach_and_try() {
   bpf::ClientAddressProgram program =
       SMC_TRY(bpf::ClientAddressProgram::attach({}, bpf::own_netns_cookie()));

@@ -1,4 +1,4 @@
-// What reports clients' addresses to the applications beside us: chosen at the start.
+// Chooses at start what shows clients' addresses to the applications in the pod.
 #pragma once
 
 #include <optional>
@@ -15,16 +15,16 @@ struct ClientAddressSetup {
   // kShown, kOff, or kUnavailable until the node side delivers a map.
   ClientAddress state = ClientAddress::kUnavailable;
   std::optional<bpf::ClientAddressProgram> program;  // with kShown
-  admin::Fact fact;                                  // what to tell about it
+  admin::Fact fact;                                  // shown to operators
 };
 
-// Attaches the programs to our own cgroup where configuration and kernel let us, and looks whether
+// Attaches the programs to our own cgroup if configuration and kernel permit, and checks whether
 // they work. Blocks for a moment.
 ClientAddressSetup choose_client_address(const config::Config& config);
 
-// What to tell when the node side has delivered.
+// The fact to show once the node side has delivered.
 admin::Fact client_address_from_node();
-// Why applications do not see clients' addresses.
+// The fact to show if applications do not see clients' addresses.
 admin::Fact client_address_unavailable(std::string why);
 
 }  // namespace fairlead

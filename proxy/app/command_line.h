@@ -20,7 +20,7 @@ struct Startup {
   std::vector<std::string> warnings;
 };
 
-// What to do: run with `startup`, or end with `exit_code` (everything is said already).
+// Run with `startup`, or exit with `exit_code` (all messages are printed already).
 struct Parsed {
   std::optional<Startup> startup;
   int exit_code = 0;

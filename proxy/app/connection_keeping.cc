@@ -17,14 +17,14 @@ namespace fairlead {
 namespace {
 
 constexpr const char* kLogger = "hand_over";
-// Between two looks at connections whose applications have ended.
+// Interval between checks of connections whose applications have ended.
 constexpr int kDeadLookMilliseconds = 20;
-// Connections that may begin between the offer and the parcel, beside an eighth of those there are.
+// Room for connections that begin between offer and parcel, besides an eighth of the present ones.
 constexpr std::size_t kComingConnections = 64;
 
 using Refusal = parking::KeeperRecord::Refusal;
 
-// A listener of the process before keeps the address busy for who does not share it.
+// True if a listener of the previous process still uses the address.
 bool is_busy(const SocketAddress& address) {
   if (address.port() == 0) return false;
   const auto socket = event::TcpStream::make_socket(address.family());
@@ -76,7 +76,8 @@ void ConnectionKeeping::take_back() {
 
 Result<void> ConnectionKeeping::take(parking::Parcel parcel) {
   const std::vector<std::byte> bytes = SMC_TRY(parking::read_description(parcel));
-  // A root process of the pod may play the keeper. What is no TCP socket stays with the closer.
+  // A root process of the pod may act as the keeper. Descriptors other than TCP sockets stay with
+  // the closer.
   for (const ForeignDescriptor& descriptor : parcel.descriptors)
     SMC_TRY(event::take_over_tcp(descriptor.get()));
   std::vector<FileDescriptor> descriptors;
@@ -100,7 +101,7 @@ void ConnectionKeeping::give_to(const Workers& workers) {
   std::vector<std::vector<relay::ParkedSockets>> shares(workers.size());
   std::size_t next = 0;
   for (relay::ParkedSockets& connection : parked_->connections) {
-    // A slot of the map of client addresses belongs to one worker.
+    // Each slot of the map of client addresses belongs to one worker.
     const std::optional<std::uint32_t> slot = connection.state.client_slot;
     const std::size_t worker =
         slot ? bpf::ClientAddressSlots::worker_of(*slot, workers.size()) : next++;
@@ -140,8 +141,8 @@ void ConnectionKeeping::start(std::function<void()> park_wanted) {
     LogEvent(LogLevel::kWarn, kLogger, "no_keeper").field("what", to_string(started.error()));
 }
 
-// A pod that ends has no applications any more. What they have said last is for a drain, because
-// nobody will take it back. Half-closed connections of living applications look the same.
+// The applications of a pod that ends are gone. Their last bytes must be drained, because no
+// process will take them back. Half-closed connections of living applications look the same.
 relay::Worker::Parkable ConnectionKeeping::drain_the_dead(const Workers& workers) {
   const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
   for (;;) {
@@ -155,7 +156,7 @@ relay::Worker::Parkable ConnectionKeeping::drain_the_dead(const Workers& workers
 Result<void> ConnectionKeeping::offer(const relay::Worker::Parkable& all, const Workers& workers) {
   const auto limits = keeper_->limits();
   if (!limits) return Error{Errc::kPeerGone, "no keeper"};
-  // An application may connect until the workers accept nothing more.
+  // Applications may connect until the workers stop accepting.
   const std::size_t coming = all.connections / 8 + kComingConnections;
   const std::size_t least = 2 * all.connections + workers.size() * config_.listeners.size();
   if (least > limits->descriptors)
@@ -214,7 +215,7 @@ parking::EncodedDescription ConnectionKeeping::take_from(const Workers& workers)
       collected_.changed.notify_all();
     });
   parking::Parked all = collect(workers.size(), settled + kParkWait);
-  // Until now they went on.
+  // The connections were in use until now.
   all.parked_at = event::EventLoop::now();
   if (const std::size_t dropped = parking::drop_largest(all, keeper_->limits()->bytes))
     LogEvent(LogLevel::kWarn, kLogger, "dropped")
@@ -229,7 +230,7 @@ Result<void> ConnectionKeeping::send(parking::Parcel& parcel, std::span<const st
   return keeper_->park(parcel, event::EventLoop::now() + kParkWait);
 }
 
-// The description is read as the next process would read it.
+// The description is decoded as the next process would do it.
 void ConnectionKeeping::give_again(parking::Parcel parcel,
                                    const parking::EncodedDescription& encoded,
                                    const Workers& workers) {

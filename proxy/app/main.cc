@@ -36,7 +36,7 @@ extern char** environ;
 namespace fairlead {
 namespace {
 
-// Two sockets for each connection; devices, channels and probes besides.
+// Two sockets for each connection; further descriptors for devices, channels and probes.
 constexpr std::size_t kDescriptorsPerConnection = 2;
 constexpr std::size_t kDescriptorsBesides = 1024;
 
@@ -51,7 +51,7 @@ std::string host_name(const config::Config& config) {
   return name;
 }
 
-// Of limits.connections, where both directions share it.
+// 1/kOutboundPart of limits.connections is reserved if both directions share it.
 constexpr std::size_t kOutboundPart = 4;
 
 relay::WorkerSettings settings_for(const config::Config& config, unsigned index, unsigned count) {
@@ -66,7 +66,7 @@ relay::WorkerSettings settings_for(const config::Config& config, unsigned index,
   settings.offer.version_2 = config.smc.version != config::SmcVersion::kOne;
   settings.subnets = LocalSubnets();
   settings.offer.max_connections = static_cast<std::uint8_t>(config.smc.max_connections_per_group);
-  settings.offer.max_links = smc::kLinksPerGroupMax;  // less where the ports are fewer
+  settings.offer.max_links = smc::kLinksPerGroupMax;  // less if there are fewer ports
   settings.offer.host_name = host_name(config);
   settings.limits.connections_max = (config.limits.connections + count - 1) / count;
   const auto has = [&config](Direction direction) {
@@ -126,7 +126,7 @@ class Proxy {
         .field("workers", std::uint64_t{workers_.size()})
         .field("version", FAIRLEAD_VERSION);
     wait_for_signal();
-    // What parking takes belongs to the time that whoever sent the signal gives us.
+    // Parking uses part of the time that the sender of the signal gives us.
     const TimePoint deadline = event::EventLoop::now() + config_.drain.timeout;
     option_watch_.reset();
     draining_.store(true);
@@ -169,7 +169,7 @@ class Proxy {
     facts_.push_back(client_address_.fact);
   }
 
-  // What the node side delivers: a pod's programs, attached by somebody else.
+  // Watches for the map of programs that the node side has attached to the pod.
   void watch_client_address() {
     auto started =
         ClientAddressWatch::start([this](std::optional<int> map, const std::string& why) {
@@ -181,7 +181,7 @@ class Proxy {
       log_error("client_address", started.error());
   }
 
-  // On the watch's thread. False: not all of us know it yet.
+  // Runs on the watch's thread. False: not all workers know it yet.
   bool set_client_address(std::optional<int> map, const std::string& why) {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
       if (!worker->set_client_address_map(map)) return false;
@@ -224,7 +224,7 @@ class Proxy {
               .field("what", to_string(address.error()));
           return address.error();
         }
-        // Port 0 is chosen once; the other workers share it.
+        // The kernel chooses a port for port 0 once; the other workers share it.
         listener.listen = *address;
       }
       LogEvent(LogLevel::kInfo, "main", "listening")
@@ -295,7 +295,7 @@ class Proxy {
     return sources;
   }
 
-  // On the watch's thread. False: not all of us know it yet.
+  // Runs on the watch's thread. False: not all workers know it yet.
   bool set_external_option(bool attached) {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
       if (!worker->set_external_option(attached)) return false;
@@ -321,7 +321,7 @@ class Proxy {
     LogEvent(LogLevel::kInfo, "main", "drain").field("signal", ::strsignal(number));
   }
 
-  // Takes the proxy out of SMC; it goes on to carry connections until a signal ends it.
+  // Stops using SMC; connections continue until a signal ends the proxy.
   void drain() {
     draining_.store(true);
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start_drain();
@@ -339,7 +339,7 @@ class Proxy {
   ConnectionKeeping keeping_{config_};
   std::vector<std::unique_ptr<relay::WorkerThread>> workers_;
   std::unique_ptr<admin::AdminServer> admin_;
-  std::optional<bool> external_option_;  // at the start; none: it is not to be watched
+  std::optional<bool> external_option_;  // state at start; empty: not watched
   std::optional<SynOptionWatch> option_watch_;
   std::unique_ptr<ClientAddressWatch> client_address_watch_;
 };

@@ -41,7 +41,7 @@ Result<SynOptionSetup> choose_option_program(const config::Config& config) {
     refusal = program.error();
     if (mode == Mode::kAttach) return refusal;
   }
-  // Without SMC too: whoever saw the option awaits a Decline.
+  // Needed without SMC too: a peer that saw the option awaits a Decline.
   const Result<bool> external = bpf::probe_external();
   if (external && *external) {
     choice.source = relay::OptionSource::kExternal;

@@ -142,7 +142,7 @@ Result<SocketAddress> read_address(const std::string& text) { return SocketAddre
 
 constexpr std::uint32_t kErrnoMax = 4095;  // MAX_ERRNO of Linux
 
-// The descriptors of a parcel, each given out once.
+// The descriptors of a parcel; each can be taken once.
 class Descriptors {
  public:
   explicit Descriptors(std::vector<FileDescriptor> all) : all_(std::move(all)) {}
@@ -200,7 +200,7 @@ void write(const relay::ParkedSockets& from, proto::Connection& to) {
   }
 }
 
-// A connection that is older than any process of a pod would overflow the clock.
+// A connection older than any process of a pod would overflow the clock.
 constexpr Duration kAgeMax = std::chrono::hours(24 * 365 * 20);
 
 Result<relay::ParkedMode> read_mode(const proto::Connection& from) {
@@ -208,7 +208,8 @@ Result<relay::ParkedMode> read_mode(const proto::Connection& from) {
     case proto::Connection::kUndialled:
       return relay::ParkedMode(relay::ParkedUndialled{});
     case proto::Connection::kTcp: {
-      // One after the other: an early return out of an initialiser destroys nothing.
+      // Assigned one after the other: an early return from an initialiser would not destroy the
+      // parts.
       relay::ParkedTcp tcp;
       tcp.towards_net = SMC_TRY(read(from.tcp().towards_net()));
       tcp.towards_app = SMC_TRY(read(from.tcp().towards_app()));
@@ -224,7 +225,7 @@ Result<relay::ParkedMode> read_mode(const proto::Connection& from) {
   return Error{Errc::kUnsupported, "connection.mode: none that is known"};
 }
 
-// `sockets` has the streams.
+// Fills in the state only; `sockets` has the streams already.
 Result<void> read(const proto::Connection& from, relay::ParkedSockets& sockets) {
   relay::ParkedConnection& state = sockets.state;
   state.direction = from.outbound() ? Direction::kOutbound : Direction::kInbound;

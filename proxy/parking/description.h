@@ -1,6 +1,6 @@
-// The description of parked connections, between the value that the proxy uses and the bytes that a
-// keeper holds. Bytes are checked as a stranger's: whatever they are, decode() gives an error or
-// connections that a worker can take back.
+// Converts parked connections between the values that the proxy uses and the bytes that a keeper
+// holds. The bytes are not trusted: decode() returns an error, or connections that a worker can
+// take back.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace fairlead::parking {
 
-// That this proxy writes. It reads older ones too, in which frames have no windows.
+// The version that this proxy writes. It also reads older ones, in which frames have no windows.
 inline constexpr std::uint32_t kDescriptionVersion = 2;
 inline constexpr std::size_t kDescriptionBytesMax = std::size_t{256} * 1024 * 1024;
 inline constexpr std::size_t kParkedListenersMax = 4096;
@@ -28,28 +28,28 @@ struct Parked {
   std::vector<relay::ParkedSockets> connections;
   std::string proxy_version;
   TimePoint parked_at{};
-  std::uint64_t ended = 0;       // connections that could not be parked, or not be taken back
-  std::optional<Error> refused;  // decode(): why the first of the latter was left out
+  std::uint64_t ended = 0;       // connections that could not be parked or taken back
+  std::optional<Error> refused;  // decode(): why the first of the latter was refused
 };
 
-// Of one connection or listener, without the bytes that it has in hand.
+// Of one connection or listener, without its waiting bytes.
 inline constexpr std::size_t kDescribedBytesMax = 1024;
 
-// Leaves out the connections with most bytes in hand, so that the description of the others has so
-// many at most. Returns how many; they are reset.
+// Drops the connections with the most waiting bytes, so that the description of the others takes at
+// most `bytes_max`. Returns how many were dropped; they are reset.
 std::size_t drop_largest(Parked& parked, std::uint64_t bytes_max);
 
 struct EncodedDescription {
   std::vector<std::byte> bytes;
   std::vector<FileDescriptor> descriptors;  // in the order of the bytes
-  std::vector<unsigned> workers;            // of the connections, in the order of the bytes
+  std::vector<unsigned> workers;            // per connection, in the order of the bytes
   std::uint64_t ended = 0;                  // as in Parked
 };
 EncodedDescription encode(Parked parked);
 
-// `descriptors` are those that came with the bytes, in their order. A connection that cannot be as
-// it is described is left out, and its sockets are closed. Errors: kMalformed, and kUnsupported for
-// another version.
+// `descriptors` came with the bytes, in their order. A connection whose description is inconsistent
+// is left out, and its sockets are closed. Errors: kMalformed, and kUnsupported for another
+// version.
 Result<Parked> decode(std::span<const std::byte> bytes, std::vector<FileDescriptor> descriptors);
 
 }  // namespace fairlead::parking

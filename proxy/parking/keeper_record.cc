@@ -13,9 +13,9 @@ constexpr std::array<std::byte, 4> kName = {std::byte{'F'}, std::byte{'L'}, std:
 constexpr std::size_t kKindAt = 4, kRefusalAt = 5, kFlagsAt = 6, kMoreFlagsAt = 7;
 constexpr std::size_t kCountAt = 8, kDescriptionAt = 12, kBytesAt = 16, kTableAt = 24;
 constexpr std::byte kHolds{1};
-constexpr std::byte kAnswersOffers{4}, kFetches{8};  // 1 and 2 had a meaning before
+constexpr std::byte kAnswersOffers{4}, kFetches{8};  // 1 and 2 had earlier meanings
 
-// Numbers between these two had a meaning before.
+// Numbers between these two had earlier meanings.
 constexpr auto kLastBeforeGap = static_cast<std::uint8_t>(KeeperRecord::Kind::kPark);
 constexpr auto kFirstBehindGap = static_cast<std::uint8_t>(KeeperRecord::Kind::kOffer);
 

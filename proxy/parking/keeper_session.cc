@@ -58,7 +58,7 @@ Result<KeeperSession::Event> KeeperSession::advance() {
   if (std::holds_alternative<Greeting>(state_)) SMC_TRY(greet());
   SMC_TRY(give());
   if (std::holds_alternative<Fetching>(state_)) return fetch();
-  // A proxy that never stops talking does not keep the owner from its other work.
+  // A proxy that never stops sending must not keep the owner from its other work.
   constexpr int kRecordsPerTurn = 64;
   for (int i = 0; i < kRecordsPerTurn; ++i) {
     if (closer_.full()) return Event();
@@ -79,7 +79,7 @@ Result<void> KeeperSession::greet() {
   hello.answers_offers = true;
   hello.fetches = terms_.process.has_value();
   SMC_TRY(say(hello));
-  // emplace() ends what is there before it makes another.
+  // emplace() destroys the present state before it creates the next one.
   std::unique_ptr<Parcel> held = std::move(std::get<Greeting>(state_).held);
   if (held)
     state_.emplace<Giving>(socket_.get(), std::move(held));
@@ -140,7 +140,7 @@ Refusal KeeperSession::room_for(const KeeperRecord& record) {
   if (record.bytes > terms_.limits.bytes) return Refusal::kBytes;
   const auto* const promised = std::get_if<Promised>(&state_);
   if (promised != nullptr && record.count <= promised->descriptors) return Refusal::kNone;
-  // And the description.
+  // One more for the description.
   const std::uint32_t all = record.count + 1;
   return !terms_.reserve || terms_.reserve(all) ? Refusal::kNone : Refusal::kShare;
 }
@@ -203,7 +203,8 @@ Result<KeeperSession::Event> KeeperSession::fetch() {
   return complete(std::move(**fetched));
 }
 
-// Without an answer the proxy goes on with what it has parked here: then we keep nothing.
+// Without an answer the proxy continues with its connections itself. So the keeper keeps nothing
+// then.
 Result<KeeperSession::Event> KeeperSession::complete(Parcel parcel) {
   state_.emplace<Idle>();
   KeeperRecord taken;

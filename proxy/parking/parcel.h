@@ -1,5 +1,5 @@
-// Parked connections on their way to a keeper or back, and the two ends of that way. Neither blocks
-// nor waits by itself: the owner polls the socket.
+// Parked connections in transit to a keeper or back, and the sender and receiver. Neither blocks
+// nor waits: the owner polls the socket.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +20,27 @@ struct ParcelLimits {
   std::uint64_t bytes = 0;  // of the description
 };
 
-// What a keeper holds.
+// The content of a keeper.
 struct Parcel {
   ForeignDescriptor description;  // a sealed memory file
-  std::uint64_t bytes = 0;        // of it
+  std::uint64_t bytes = 0;        // length of the description
   std::vector<ForeignDescriptor> descriptors;
 };
 
-// A memory file that nobody can change any more.
+// Creates a memory file that nobody can change any more.
 Result<FileDescriptor> seal_description(std::span<const std::byte> bytes);
-// The bytes of a parcel's description. Errors: kMalformed when it is another file than
-// seal_description() makes, or another length.
+// Reads the description of a parcel. Errors: kMalformed if the file was not made by
+// seal_description(), or has another length.
 Result<std::vector<std::byte>> read_description(const Parcel& parcel);
 
-// Sends a parcel, which outlives it and stays whole: it may be sent again.
+// Sends a parcel, which outlives the sender and is not consumed: it may be sent again.
 class ParcelSender {
  public:
   ParcelSender(int socket, const Parcel& parcel) : socket_(socket), parcel_(parcel) {}
-  // True when all has been sent; false: when the socket is writable. Errors of send_record().
+  // True when everything is sent; false: call again when the socket is writable. Errors: as
+  // send_record().
   Result<bool> advance();
-  // Why the last advance() gave false.
+  // Why the last advance() returned false.
   const Error& obstacle() const { return obstacle_; }
 
  private:
@@ -50,13 +51,13 @@ class ParcelSender {
   std::size_t sent_ = 0;  // descriptors
 };
 
-// Receives one.
+// Receives one parcel.
 class ParcelReceiver {
  public:
   explicit ParcelReceiver(const ParcelLimits& limits) : limits_(limits) {}
 
-  // A record with its descriptors, behind those given before. The whole parcel when this was the
-  // last, which has none but kParcel and kDescriptors. Errors: kExhausted at a limit, kMalformed.
+  // Takes the next record with its descriptors. Returns the parcel when it is complete. Only
+  // kParcel and kDescriptors are allowed. Errors: kExhausted at a limit, kMalformed.
   Result<std::optional<Parcel>> take(const KeeperRecord& record,
                                      std::span<ForeignDescriptor> descriptors);
 

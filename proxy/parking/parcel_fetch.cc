@@ -20,12 +20,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the table's numbers are little-endian");
 
-constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD of Linux 6.5, which C libraries do not know yet
+constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD of Linux 6.5, missing in C libraries
 
 constexpr Error kAnotherProgram{Errc::kMalformed, "parcel: of another program than the sidecar's"};
 
-// A pidfd of the peer that cannot be that of a later process with the same number, or nothing
-// before Linux 6.5.
+// A pidfd of the peer that cannot be that of a later process with the same number. Empty before
+// Linux 6.5.
 FileDescriptor peer_handle(int socket) {
   int handle = -1;
   socklen_t length = sizeof handle;
@@ -33,7 +33,7 @@ FileDescriptor peer_handle(int socket) {
   return FileDescriptor(handle);
 }
 
-// EPERM: it lives, and we may not signal it.
+// EPERM: the process lives, but we may not signal it.
 bool is_alive(const FileDescriptor& handle) {
   return ::syscall(SYS_pidfd_send_signal, handle.get(), 0, nullptr, 0) == 0 || errno == EPERM;
 }
@@ -43,7 +43,7 @@ bool is_alive(const FileDescriptor& handle) {
 Result<PeerProcess> PeerProcess::of(int socket, std::function<bool(int pid)> accepts) {
   const std::optional<ucred> peer = peer_credentials(socket);
   if (!peer) return system_error("SO_PEERCRED", errno);
-  // 0: it is outside of our PID namespace.
+  // 0: the process is outside of our PID namespace.
   if (peer->pid <= 0) return Error{Errc::kNotFound, "the process of the sidecar"};
   FileDescriptor handle = peer_handle(socket);
   if (!handle) handle.reset(static_cast<int>(::syscall(SYS_pidfd_open, peer->pid, 0)));
@@ -54,7 +54,7 @@ Result<PeerProcess> PeerProcess::of(int socket, std::function<bool(int pid)> acc
   return process;
 }
 
-// While the process that the handle means lives, its number means no other one.
+// While the process of the handle lives, no other process has its number.
 bool PeerProcess::is_still_accepted() const { return accepts_(pid_) && is_alive(handle_); }
 
 Result<FileDescriptor> PeerProcess::fetch(int number) const {
@@ -63,7 +63,7 @@ Result<FileDescriptor> PeerProcess::fetch(int number) const {
   return fetched;
 }
 
-// The kernel looks at rights first, and a process has no descriptor with this number.
+// The kernel checks rights first, and no process has a descriptor with this number.
 bool PeerProcess::may_fetch() const {
   return ::syscall(SYS_pidfd_getfd, handle_.get(), INT_MAX, 0) < 0 && errno == EBADF;
 }
@@ -101,7 +101,7 @@ Result<std::optional<Parcel>> ParcelFetcher::advance() {
   for (std::size_t i = 0; i < kFetchedAtOnce && parcel_->descriptors.size() < numbers_.size(); ++i)
     parcel_->descriptors.push_back(SMC_TRY(fetch(numbers_[parcel_->descriptors.size()])));
   if (parcel_->descriptors.size() < numbers_.size()) return std::optional<Parcel>();
-  // Else they may be those of another program.
+  // Otherwise the descriptors may be those of another program.
   if (!process_.is_still_accepted()) return kAnotherProgram;
   return std::exchange(parcel_, std::nullopt);
 }

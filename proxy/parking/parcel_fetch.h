@@ -1,13 +1,13 @@
-// A parcel that the keeper takes out of the proxy's table of descriptors, by pidfd_getfd(2), in
-// place of being sent it. The kernel counts descriptors that are sent and not yet received for the
-// user of the sender, and that user is the same in all pods: a stranger with as many in flight as
-// RLIMIT_NOFILE allows keeps every sidecar of the node from sending one. Nobody counts a fetch.
+// Fetches a parcel from the proxy's descriptor table with pidfd_getfd(2) instead of having it sent.
+// The kernel counts descriptors that are sent and not yet received per user of the sender, and all
+// sidecars have the same user. A stranger with RLIMIT_NOFILE descriptors in flight could keep every
+// sidecar of the node from sending. Fetches are not counted.
 //
 // Needs Linux 5.6, the process within our PID namespace, and the right to trace it
 // (CAP_SYS_PTRACE, or the same user).
 //
-// The calls may wait for as long as the process executes another program, which a hostile one can
-// draw out. Use them on a thread that serves nobody else.
+// The calls may block while the process executes another program, which a hostile one can delay.
+// Use them on a thread that serves nobody else.
 #pragma once
 
 #include <cstddef>
@@ -24,20 +24,20 @@
 
 namespace fairlead::parking {
 
-// A process at the other end of a Unix socket.
+// The process at the other end of a Unix socket.
 class PeerProcess {
  public:
-  // The one that listens, for who is connected to it. `accepts`: whether the process with this
-  // number is the one that is meant; numbers are used again. Errors: kNotFound, kPermission,
+  // The process that listens at the other end of `socket`. `accepts` decides whether a process
+  // number is the expected process, because numbers are reused. Errors: kNotFound, kPermission,
   // kUnsupported, others.
   static Result<PeerProcess> of(int socket, std::function<bool(int pid)> accepts);
 
-  // It lives, and `accepts` says so again: it may have executed another program.
+  // True if the process lives and `accepts` agrees again: it may have executed another program.
   bool is_still_accepted() const;
 
-  // A copy of its descriptor with this number. Errors: kNotFound (EBADF), kPermission, others.
+  // A copy of the process's descriptor `number`. Errors: kNotFound (EBADF), kPermission, others.
   Result<FileDescriptor> fetch(int number) const;
-  // Whether fetch() is permitted, without anything fetched.
+  // True if fetch() is permitted; fetches nothing.
   bool may_fetch() const;
 
  private:
@@ -48,19 +48,19 @@ class PeerProcess {
   std::function<bool(int)> accepts_;
 };
 
-// A sealed memory file with the numbers of the parcel's descriptors in this process.
+// Creates a sealed memory file with the numbers of the parcel's descriptors in this process.
 Result<FileDescriptor> make_fetch_table(const Parcel& parcel);
 
 class ParcelFetcher {
  public:
-  // Descriptors that one advance() fetches.
+  // Descriptors fetched per advance().
   static constexpr std::size_t kFetchedAtOnce = 256;
 
-  // `record`: kFetch, within the limits. `process` and `closer` outlive it.
+  // `record`: a kFetch within the limits. `process` and `closer` outlive this object.
   ParcelFetcher(const PeerProcess& process, const KeeperRecord& record, DescriptorCloser& closer)
       : process_(process), record_(record), closer_(closer) {}
 
-  // The parcel when this was the last of it. Errors: kMalformed, and those of PeerProcess::fetch().
+  // Returns the parcel when it is complete. Errors: kMalformed, and those of PeerProcess::fetch().
   Result<std::optional<Parcel>> advance();
 
  private:
@@ -70,7 +70,7 @@ class ParcelFetcher {
   const PeerProcess& process_;
   KeeperRecord record_;
   DescriptorCloser& closer_;
-  std::vector<std::uint32_t> numbers_;  // once begun
+  std::vector<std::uint32_t> numbers_;  // set once begun
   std::optional<Parcel> parcel_;
 };
 

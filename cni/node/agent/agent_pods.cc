@@ -16,7 +16,7 @@ namespace fairlead::cni::node {
 namespace {
 
 constexpr const char* kLogger = "node";
-// wait_for_events() takes so many, and one is the thread's own.
+// wait_for_events() takes kWaitedMax descriptors, and one is the thread's own.
 constexpr std::size_t kDutiesMax = kWaitedMax - 1;
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
@@ -98,7 +98,7 @@ void AgentPods::look() {
   }
 }
 
-// What is seen from outside follows from the pods.
+// Updates the counters that are visible from outside.
 void AgentPods::count() {
   const std::size_t served = running();
   counts_.running = served;

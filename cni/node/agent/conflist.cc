@@ -15,7 +15,7 @@ bool is_ours(const OrderedJson& plugin) {
   return plugin.is_object() && plugin.value("type", OrderedJson()) == kPluginType;
 }
 
-// Limits first, then once more with the order of the keys.
+// Parses once to check the limits, and once more to keep the order of the keys.
 Outcome<OrderedJson> parse_ordered(std::string_view text) {
   const auto checked = parse_json(text);
   if (!checked) return fail(Code::kDecode, checked.error());
@@ -30,7 +30,7 @@ bool is_multus(const OrderedJson& plugin) {
   return type == "multus" || type == "multus-shim";
 }
 
-// Of a configuration that may be changed, or not.
+// For a constant configuration, or one that may be changed.
 template <class Configuration>
 Configuration& first_plugin(Configuration& configuration) {
   const auto plugins = configuration.find("plugins");

@@ -16,13 +16,13 @@ namespace fairlead::cni::node {
 using OrderedJson = nlohmann::ordered_json;
 
 inline constexpr const char* kPluginType = "fairlead-cni";
-// Fairlead's own file, used if the default network is a bare .conf, which holds one plugin only: a
-// copy of it as a list. The .conf itself is not changed. The name sorts after Multus' file, which
-// uses the next file for the default network, and before all others.
+// Fairlead's own file: a copy of the default network as a list. It is used if the default network
+// is a bare .conf, which holds only one plugin and is not changed. The name sorts before all
+// others, but after Multus' file, which uses the next file for the default network.
 inline constexpr const char* kOwnListName = "01-fairlead.conflist";
 
 // The file that runtimes use: the first by name with .conf, .conflist or .json, except
-// kOwnListName. Nothing if there is none yet.
+// kOwnListName. Empty if there is none yet.
 std::optional<std::string> primary_file(std::vector<std::string> names);
 
 // Place of the default network of pods in a configuration.
@@ -35,15 +35,15 @@ enum class Shape {
 // The error describes the mistake in the text.
 Outcome<OrderedJson> parse_configuration(std::string_view text);
 Shape shape_of(const OrderedJson& configuration);
-// Of shape kElsewhere: a path as Multus sees it, or the name of a network.
+// For shape kElsewhere: a path as Multus sees it, or the name of a network.
 std::string cluster_network(const OrderedJson& configuration);
 
-// A list of a configuration that is kSingle.
+// Converts a configuration of shape kSingle into a list.
 OrderedJson as_list(OrderedJson single);
 
-// REQUIRES: of shape kList or kDelegates, whose default network is meant.
+// True if the default network has Fairlead's entry. REQUIRES: shape kList or kDelegates
 bool has_entry(const OrderedJson& configuration);
-// With `entry` as the last plugin; it replaces an existing entry.
+// Adds `entry` as the last plugin; it replaces an existing entry.
 OrderedJson with_entry(OrderedJson configuration, const OrderedJson& entry);
 OrderedJson without_entry(OrderedJson configuration);
 

@@ -73,7 +73,7 @@ Outcome<void> install_binaries(const Places& places) {
   return {};
 }
 
-// The kubelet reads it when a sidecar starts, at any time. Other files of the folder stay as they
+// The kubelet reads the profile whenever a sidecar starts. Other files of the folder stay as they
 // are.
 Outcome<void> install_seccomp_profile(const Places& places) {
   if (places.seccomp_dir.empty()) return {};

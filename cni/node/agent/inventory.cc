@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNoGid = "0000:0000:0000:0000:0000:0000:0000:0000";
 
-// 2 before 10.
+// Numeric order: 2 before 10.
 std::vector<std::string> numbers_in(const fs::path& folder) {
   std::vector<std::string> names = names_in(folder);
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
@@ -47,7 +47,7 @@ PortEntry read_port(const fs::path& folder, std::string name) {
 
 }  // namespace
 
-// rdma-system(8). Nothing switches it here: the kernel refuses while any namespace exists.
+// See rdma-system(8). Nothing changes the mode here: the kernel refuses while any namespace exists.
 std::string rdma_mode() {
   auto socket = netlink::Socket::open(NETLINK_RDMA);
   if (!socket) return "none";

@@ -10,13 +10,13 @@
 
 namespace fairlead::cni::node {
 
-inline constexpr std::size_t kGidsShownMax = 16;  // of one port; tables have 256 places
+inline constexpr std::size_t kGidsShownMax = 16;  // of one port; GID tables have 256 entries
 
 struct GidEntry {
   unsigned index = 0;
   std::string gid;        // "fe80:0000:..."
   std::string type;       // "RoCE v2", "IB/RoCE v1"
-  std::string interface;  // whose address it is
+  std::string interface;  // the one whose address it is
 };
 
 struct PortEntry {

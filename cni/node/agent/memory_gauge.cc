@@ -23,7 +23,7 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   return number;
 }
 
-// Of a line "name value".
+// The value in a line "name value".
 std::optional<std::uint64_t> value_of(std::string_view name, std::string_view text) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());

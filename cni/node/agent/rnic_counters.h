@@ -33,8 +33,8 @@ struct RnicCounter {
   friend bool operator==(const RnicCounter&, const RnicCounter&) = default;
 };
 
-// Of the first kCountedPortsMax ports, by name. Files that are missing, unreadable or without a
-// number are skipped. `sysfs` is "/sys" except in tests.
+// The counters of the first kCountedPortsMax ports, by name. Skips files that are missing,
+// unreadable or without a number. `sysfs` is "/sys" except in tests.
 std::vector<RnicCounter> read_rnic_counters(const std::string& sysfs);
 
 // Reads at the start and after each interval. Thread-safe.

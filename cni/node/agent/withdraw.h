@@ -20,14 +20,14 @@ struct WithdrawSettings {
   std::string name_space;
   std::vector<std::string> daemonsets;
   std::chrono::duration<double> interval{1}, timeout{240};
-  bool best_effort = false;  // of the caller: nodes without an answer are no failure
+  bool best_effort = false;  // the caller does not count nodes without an answer as failures
 };
 
 // Progress of a DaemonSet's pods, from its status.
 struct Rollout {
   std::int64_t wanted = 0;
   std::int64_t done = 0;  // pods of the present template that are ready
-  bool known = false;     // the status speaks of the present template
+  bool known = false;     // the status refers to the present template
   bool complete() const { return known && done >= wanted; }
 };
 Rollout read_rollout(std::string_view daemonset);

@@ -40,7 +40,7 @@ tl::unexpected<PluginError> failed(const char* what) {
   return fail(Code::kState, to_string(system_error(what, errno)));
 }
 
-// The lower half is for the number of the connection.
+// The lower half is left for the number of the connection.
 std::uint64_t random_instance() {
   std::random_device random;
   return std::uint64_t{random() | 1u} << 32;
@@ -232,7 +232,7 @@ bool Broker::probe_index(const std::string& name, Pod& pod, unsigned index, Time
   }
   pod.not_before[index] = now + kPause;
   if (connected.error().code != Errc::kPermission) return true;
-  pod.probe.reset();  // it is connected
+  pod.probe.reset();  // the probe is connected
   if (!pod.strangers.insert(index).second) return true;
   ++counts_.strangers;
   warn("listener_of_another_user", name, settings_.socket_name + "-" + std::to_string(index));
@@ -252,7 +252,7 @@ void Broker::take_in(const std::string& name, Pod& pod, unsigned index, TimePoin
   book_.charge(name, kRequestsPerDevice);
   const auto leaves = book_.connect(name, fd);
   if (!leaves) return;
-  // Do not connect to it again at once instead of the next one.
+  // Do not reconnect to it at once instead of the next one.
   const unsigned left = members_.at(*leaves)->index();
   drop(*leaves);
   pod.not_before[left] = now + kPause;
@@ -267,7 +267,7 @@ bool Broker::watch(int fd, std::uint32_t events) {
 
 void Broker::unwatch(int fd) { (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-// Changing the events gives the edge again if there is one.
+// Changing the events triggers the edge again if a condition holds.
 void Broker::rewatch(Member member) {
   epoll_event event{};
   const bool room = wants_room(member);
@@ -291,7 +291,7 @@ void Broker::watch_for_room(const std::string& name) {
 }
 
 void Broker::release(const std::string& of) {
-  const std::string name = of;  // it may belong to a member that goes
+  const std::string name = of;  // a copy: `of` may belong to a member that goes
   const BrokerMeter meter(book_, name);
   bool wait = false;
   for (const Member member : book_.members_of(name)) {

@@ -41,7 +41,7 @@ inline constexpr unsigned kProbeGapMax = 2;  // consecutive indices without a li
 // Limit of log lines of one kind that pods can cause, in kBrokerLineInterval.
 inline constexpr unsigned kBrokerLines = 10;
 inline constexpr Duration kBrokerLineInterval = std::chrono::seconds(10);
-inline constexpr int kRequestsPerTurn = 64;  // of one device, so that others get theirs
+inline constexpr int kRequestsPerTurn = 64;  // per device, so that others have their turn
 
 struct BrokerSettings {
   std::string run_dir;
@@ -66,8 +66,8 @@ class Broker final : public BrokerDevices {
  private:
   struct Pod {
     WatchedPod pod;
-    FileDescriptor probe;  // none when the pod cannot be entered
-    std::string trouble;   // why it could not
+    FileDescriptor probe;  // none if the pod cannot be entered
+    std::string trouble;   // why the pod could not be entered
     TimePoint next_probe{};
     TimePoint new_device_until{};
     std::set<unsigned> connected;              // indices of devices
@@ -75,7 +75,7 @@ class Broker final : public BrokerDevices {
     std::set<unsigned> strangers;              // indices at which another user listens
     std::optional<TimePoint> paused_until;
     std::size_t buffers = 0;
-    bool records_wait = false;  // until its devices have read others
+    bool records_wait = false;  // until the pod's devices have read others
   };
 
   Broker(BrokerSettings settings, PodWatch watch, FileDescriptor epoll, EventDescriptor stop_event);
@@ -120,7 +120,7 @@ class Broker final : public BrokerDevices {
   PodWatch watch_;
   FileDescriptor epoll_;
   EventDescriptor stop_event_;
-  std::uint64_t instance_ = 0;  // of this process; each connection has one below it
+  std::uint64_t instance_ = 0;  // of this process; the connections use the lower half
   std::uint32_t connections_made_ = 0;
   BrokerBook book_;
   BrokerShares shares_;
@@ -128,8 +128,8 @@ class Broker final : public BrokerDevices {
   BrokerUnread unread_;
   PacedLines lines_{kBrokerLines, kBrokerLineInterval};
   struct Record {
-    std::uint64_t changes = 0;  // book_.changes() of what is in the file
-    std::string trouble;        // why it could not be written, the last time
+    std::uint64_t changes = 0;  // book_.changes() at the last write to the file
+    std::string trouble;        // why the last write failed
   };
   Record remembered_;
   std::map<std::string, Pod> pods_;

@@ -24,19 +24,19 @@
 namespace fairlead::cni::node {
 
 inline constexpr std::size_t kBrokeredPodsMax = 1024;
-inline constexpr std::size_t kGuestsPerPodMax = 16;    // connected, not registered yet
+inline constexpr std::size_t kGuestsPerPodMax = 16;    // connected, but not registered yet
 inline constexpr std::size_t kDevicesPerPodMax = 64;   // workers of the sidecar
-inline constexpr std::size_t kPeerIdsPerPodMax = 128;  // of a sidecar that is restarted
+inline constexpr std::size_t kPeerIdsPerPodMax = 128;  // enough for restarts of the sidecar
 // Rate limit of a pod: each wake-up and each request takes one credit. The broker does not serve a
 // pod without credits.
 inline constexpr double kRequestsPerSecond = 1024;
 inline constexpr double kRequestsBurst = 4096;
-inline constexpr double kRequestsPerDevice = 16;  // one that is connected: its request ring
-inline constexpr double kRequestsPerConnect = 4;  // a channel: memory and two pairs of sockets
+inline constexpr double kRequestsPerDevice = 16;  // of a connection: its request ring
+inline constexpr double kRequestsPerConnect = 4;  // of a channel: memory and two pairs of sockets
 // Additional cost of a new peer id of the pod, because it is written to the file.
 inline constexpr double kRequestsPerPeerId = 64;
 // Additional cost of system calls on the socket of a device: one credit for each such period of
-// processor time, after the first. The pod can make the calls slow by watchers at its end.
+// processor time after the first. Watchers at the pod's end can make the calls slow.
 inline constexpr std::chrono::microseconds kTimePerRequest{50};
 inline constexpr double kRequestsDebtMax = 512;
 // Maximum cost of the buffers of one disconnected device, or of one freed buffer.
@@ -52,19 +52,19 @@ class BrokerBook {
   std::vector<Member> remove_pod(const std::string& pod);
   bool knows_pod(const std::string& pod) const { return pods_.contains(pod); }
 
-  // Takes one credit of the pod. Nothing on success, else the time until there is one. The cost of
-  // enroll() may cause a wait here.
+  // Takes one credit of the pod. Empty on success, else the time until there is a credit. A new
+  // peer id of enroll() may cause a wait here.
   std::optional<Duration> spend(const std::string& pod, TimePoint now);
   // Takes further credits for a request that has begun; the next spend() waits for them.
   void charge(const std::string& pod, double requests);
   // True if the pod owes more than requests alone can cost, because its system calls take very
   // long. The broker sends it nothing for a while.
   bool shunned(const std::string& pod) const { return pods_.at(pod).requests < -kRequestsDebtMax; }
-  // A number of the pod, unique at any time, never 0.
+  // The number of the pod: unique among present pods, never 0.
   std::uint32_t number_of(const std::string& pod) const { return pods_.at(pod).number; }
 
-  // A device of the pod is connected. Returns the member that has to make room for it, if any:
-  // disconnect() it.
+  // A device of the pod is connected. Returns a member that must make room for it, if any: call
+  // disconnect() for that one.
   std::optional<Member> connect(const std::string& pod, Member member);
   void disconnect(Member member);
   // kNone, or the reason of the refusal.

@@ -17,10 +17,10 @@ namespace fairlead::cni::node {
 class BrokerCloser {
  public:
   BrokerCloser();
-  // Closes them here only when no thread can be started. What waits is limited by what the process
-  // can have.
+  // Closes the descriptors on this thread only if no other thread can be started. The number that
+  // waits is limited by what the process can have open.
   void close(const std::string& pod, std::vector<FileDescriptor> descriptors);
-  // Processor time that closing has taken since, for each call of close().
+  // Processor time used for closing since the last call, one entry per call of close().
   std::vector<std::pair<std::string, Duration>> take_spent();
 
  private:

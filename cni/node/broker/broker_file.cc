@@ -12,8 +12,8 @@
 namespace fairlead::cni::node {
 namespace {
 
-// All pods with all their ids, each with the name of its pod. Longer files are not written, so
-// every written file can be read.
+// Enough for all pods with all their ids, each with the name of its pod. Longer files are not
+// written, so every written file can be read.
 constexpr std::size_t kEntryBytesMax = 128;
 constexpr std::size_t kBytesMax = kBrokeredPodsMax * kPeerIdsPerPodMax * kEntryBytesMax;
 constexpr mode_t kMode = 0600;

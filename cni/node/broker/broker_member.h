@@ -29,8 +29,8 @@ class BrokerMember {
     FileDescriptor memory;
     bool blank = true;
   };
-  // Creates the request ring and sends it to the device. `unread` outlives the member and gets its
-  // socket at the end. Errors: those of the creation, kWouldBlock.
+  // Creates the request ring and sends it to the device. `unread` outlives the member and takes
+  // over its socket at the end. Errors: those of the creation, kWouldBlock.
   static Result<std::unique_ptr<BrokerMember>> create(FileDescriptor socket, std::string pod,
                                                       BrokerUnread& unread, unsigned index,
                                                       std::uint64_t instance);
@@ -40,8 +40,8 @@ class BrokerMember {
   std::uint64_t instance() const { return instance_; }  // of all buffers of this connection
   broker::RequestReader& requests() { return *requests_; }
 
-  // Sends a record, or keeps it until there is room and its pod has read. kExhausted at kOutboxMax,
-  // kPeerGone and others when the device is lost.
+  // Sends a record, or keeps it until there is room and the pod has read others. Errors: kExhausted
+  // at kOutboxMax; kPeerGone and others if the device is lost.
   Result<void> send(const broker::Message& message, std::span<const int> fds = {});
   // Sends waiting records, as far as possible. Errors: those for a lost device.
   Result<void> flush();
@@ -52,12 +52,12 @@ class BrokerMember {
   // Descriptors of its buffers and of waiting records, before its destruction.
   std::vector<FileDescriptor> take_descriptors();
 
-  // By the number of the buffer.
+  // Keyed with the buffer's number.
   std::unordered_map<std::uint64_t, Buffer> buffers;
   std::size_t blanks = 0;
   std::uint8_t layout = 0;
   std::uint32_t channel_bytes = 0;
-  bool watched_for_room = false;  // in the broker's epoll, at the last change
+  bool watched_for_room = false;  // the state in the broker's epoll
 
  private:
   struct Waiting {
@@ -71,7 +71,7 @@ class BrokerMember {
         unread_(unread),
         index_(index),
         instance_(instance) {}
-  // kWouldBlock: it has to wait.
+  // kWouldBlock: the record must wait.
   Result<void> send_now(const broker::Message& message, std::span<const int> fds);
 
   FileDescriptor socket_;

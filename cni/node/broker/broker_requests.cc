@@ -57,7 +57,7 @@ bool BrokerRequests::enroll(Member member, const Request& request) {
   device.layout = request.layout;
   device.channel_bytes = request.channel_bytes;
   counts_.devices = book_.device_count();
-  // Before the device learns that it owns the id, so that it keeps the id if the broker ends.
+  // Must precede the welcome, so that the device keeps the id even if the broker ends.
   devices_.remember();
   if (!devices_.send(member, {.kind = Kind::kWelcome, .peer = request.peer, .fabric = fabric_}))
     return false;
@@ -72,7 +72,7 @@ bool BrokerRequests::introduce(Member member, PeerId peer) {
   const Refusal refusal = other ? make_channel(member, *other) : Refusal::kUnknownPeer;
   ++counts_.introductions[index_of(refusal)];
   if (refusal == Refusal::kNone) return devices_.find(member) != nullptr;
-  if (devices_.find(member) == nullptr) return false;  // it asked for itself, and has gone
+  if (devices_.find(member) == nullptr) return false;  // it asked for itself, and was dropped
   return devices_.send(member, {.kind = Kind::kRefused, .refusal = refusal, .peer = peer});
 }
 
@@ -212,7 +212,7 @@ void BrokerRequests::refill(Member member) {
     const std::uint64_t lost = counts_.records_lost;
     if (!devices_.send(member, {.kind = Kind::kBlank, .buffer = id}, std::span(&memory, 1))) return;
     if (counts_.records_lost == lost) continue;
-    // Otherwise its stock would permanently lack one.
+    // Otherwise the device's stock of blanks would permanently lack one.
     device->buffers.erase(id.number);
     --device->blanks;
     --of_pod;

@@ -20,7 +20,7 @@ namespace fairlead::cni::node {
 inline constexpr std::size_t kBuffersPerPodMax = 4096;
 inline constexpr std::size_t kBuffersPerNodeMax = 65536;  // or half of the descriptors
 inline constexpr std::size_t kBuffersPerPodWhenScarce = 256;
-inline constexpr std::ptrdiff_t kHeldGrantsPerPeerMax = 64;  // of one pod
+inline constexpr std::ptrdiff_t kHeldGrantsPerPeerMax = 64;  // of one pod, for one peer
 
 struct BrokerCounts {
   static constexpr std::size_t kRefusals = broker::kRefusals;
@@ -35,11 +35,11 @@ struct BrokerCounts {
   std::atomic<std::uint64_t> records_lost{0};  // for devices that do not read
 };
 
-// The broker, as requests see it.
+// The broker's interface for requests.
 class BrokerDevices {
  public:
   using Member = BrokerBook::Member;
-  // Null if it is not connected any more.
+  // Null if the member is not connected any more.
   virtual BrokerMember* find(Member member) = 0;
   // False if the device was dropped.
   virtual bool send(Member member, const broker::Message& message,
@@ -47,11 +47,11 @@ class BrokerDevices {
   virtual bool drop(Member member) = 0;
   // For requests that no correct sidecar sends.
   virtual bool drop_hostile(Member member, const char* what) = 0;
-  // The device with this index in the pod was refused. It may come again after a while.
+  // Called when the device with this index in the pod was refused. It may come again after a while.
   virtual void avoid(const std::string& pod, unsigned index) = 0;
-  // Writes down who owns which id.
+  // Writes the owners of peer ids to the file.
   virtual void remember() = 0;
-  // How many buffers the devices of a pod have.
+  // The number of buffers of the pod's devices.
   virtual std::size_t& buffers_of(const std::string& pod) = 0;
   // A log line that pods can cause. `event` is a string literal.
   virtual void warn(std::string_view event, const std::string& pod, std::string_view what) = 0;
@@ -64,7 +64,7 @@ class BrokerRequests {
  public:
   using Member = BrokerBook::Member;
 
-  // All outlive it.
+  // All arguments outlive this object.
   BrokerRequests(BrokerDevices& devices, BrokerBook& book, BrokerShares& shares,
                  BrokerCloser& closer, BrokerCounts& counts)
       : devices_(devices), book_(book), shares_(shares), closer_(closer), counts_(counts) {}
@@ -75,9 +75,9 @@ class BrokerRequests {
 
   // False if the device was dropped.
   bool apply(Member member, const broker::Request& request);
-  // Gives the device the blank buffers that it may have.
+  // Gives the device new blank buffers, up to its limit.
   void refill(Member member);
-  // The device has gone.
+  // Called when the device has gone.
   void forget(Member member);
 
  private:

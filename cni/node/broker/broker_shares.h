@@ -14,8 +14,8 @@
 
 namespace fairlead::cni::node {
 
-// Descriptors of waiting records; all pods together have at most a quarter of the broker's. When
-// three quarters of that are in use, the limit of a pod is lower.
+// Descriptors of waiting records. All pods together have at most a quarter of the broker's limit.
+// When three quarters of that are in use, the limit of a pod is lower.
 inline constexpr std::size_t kWaitingPerPodMax = 2048;
 inline constexpr std::size_t kWaitingPerPodWhenScarce = 128;
 inline constexpr std::size_t kHeldGrantsMax = 4096;  // of the node
@@ -25,8 +25,8 @@ inline constexpr std::size_t kHeldGrantsPerPodMax = 512;
 inline constexpr double kBufferKernelBytes = 1280;
 inline constexpr double kChannelKernelBytes = 12'800;
 // When kernel objects use half of the broker's memory limit, a pod that was given more than this
-// gets no more; at three quarters no pod gets any. Below half, the amount recorded for a pod
-// decreases at this rate.
+// gets no more; at three quarters no pod does. Below half, the amount recorded for a pod decreases
+// at this rate.
 inline constexpr double kGivenWhenStrainedBytes = 4.0 * (1 << 20);
 inline constexpr double kForgottenBytesPerSecond = 4096;
 inline constexpr double kStrainedShare = 0.5;

@@ -15,7 +15,7 @@ namespace fairlead::cni::node {
 
 // A channel record has two sockets, so the kernel's limit is 1,012 records.
 inline constexpr std::size_t kUnreadPerPodMax = 8;
-// From this number of unread records on the node on, a pod gets one only if it has none unread.
+// When this many records are unread on the node, a pod gets one only if it has none unread.
 inline constexpr std::size_t kUnreadPerNodeMax = 384;
 
 // True if the other end of this socket has read everything, or is closed in all processes.
@@ -34,8 +34,9 @@ class BrokerUnread {
   void look(const std::string& pod);
   bool has_unread(const std::string& pod, int socket) const;
 
-  // The connection ends. A device that keeps its end still has the sockets of its unread records.
-  // This then keeps the broker's end, shut down, until the device has read or closed.
+  // The connection ends. A device that keeps its end open still holds the sockets of unread
+  // records. This object then keeps the broker's end, shut down, until the device has read or
+  // closed.
   void end(const std::string& pod, FileDescriptor socket);
   // The pod has ended, and its processes with it.
   void forget(const std::string& pod);
@@ -45,14 +46,14 @@ class BrokerUnread {
  private:
   struct Pod {
     std::size_t unread = 0;
-    std::map<int, std::size_t> sockets;  // channel records sent since the device had read all
+    std::map<int, std::size_t> sockets;  // channel records since the device had read all
     std::map<int, FileDescriptor> ended;
   };
   void look(Pod& pod);
   void look_at_all();
 
   std::function<bool(int)> read_all_;
-  std::map<std::string, Pod> pods_;  // that have unread records, as far as it is known
+  std::map<std::string, Pod> pods_;  // pods that have unread records, as far as known
   std::size_t unread_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// What all pods of the node together may have of something at the agent: descriptors, or bytes.
-// What is promised to a pod is reserved for it. Threads: any.
+// A limit that all pods of the node share at the agent: of descriptors, or bytes. An amount
+// promised to a pod is reserved for it. Any thread.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@ class SharedQuota {
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
     ~Share() { (void)resize(0); }
-    // So much in all from now on; false, and nothing changes, where a larger share would leave too
-    // little to others. Once others have half of the quota, a pod may have half of what is left.
+    // Sets the pod's amount. False, and nothing changes, if that would leave too little for others.
+    // When others have half of the quota, a pod may have half of the rest.
     bool resize(std::uint64_t count);
     std::uint64_t size() const { return size_; }
 

@@ -111,7 +111,7 @@ ClusterChores::Trouble ClusterChores::write_report() {
   facts.rnics_missing = missing_ports(facts.inventory, wanted_ports(config_));
   facts.pods = ask_sidecars();
   if (settings_.events) tell_events(facts.pods);
-  // No PATCH: the API server's answer to one that fails shows the whole object, also of other
+  // No PATCH: the API server's answer to one that fails shows the whole object, even of other
   // nodes.
   const std::string body = report_body(settings_.report_namespace, node_, status_text(facts));
   auto reply =
@@ -156,7 +156,7 @@ void ClusterChores::repair_pods_of_runtime() {
 
 void ClusterChores::repair_pods(const std::vector<NodePod>& pods, bool is_whole) {
   const std::vector<Repaired> all = repair(settings_.places, config_, pods);
-  // From a part of the pods nothing follows for the others.
+  // A part of the pods says nothing about the others.
   if (is_whole) {
     std::erase_if(told_, [&](const auto& one) {
       return std::none_of(pods.begin(), pods.end(),

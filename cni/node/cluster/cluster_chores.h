@@ -40,9 +40,9 @@ struct ClusterSettings {
   bool repair = false;  // pods
   RepairSource repair_from = RepairSource::kRuntime;
   bool label = false;                          // the node
-  bool status = false;                         // the report
-  bool events = false;                         // about fallbacks and hand-overs, with the report
-  std::chrono::duration<double> interval{15};  // between two looks
+  bool status = false;                         // write the report
+  bool events = false;                         // about fallbacks and hand-overs; needs the report
+  std::chrono::duration<double> interval{15};  // between two passes
   std::chrono::duration<double> status_interval{60};  // between two reports
   std::string version;                                // of this program
   std::string report_namespace;                       // empty for no report
@@ -54,7 +54,7 @@ class ClusterChores {
   static constexpr Duration kLabelInterval = std::chrono::minutes(10);
   // Time before the next Event about a pod that cannot be repaired.
   static constexpr Duration kRepeatInterval = std::chrono::minutes(10);
-  // Pods that Events were created for; beyond it all are forgotten, and reported again.
+  // Pods with Events; beyond this number all are forgotten, and reported again.
   static constexpr std::size_t kToldMax = 8192;
   // Time for the sidecars of one report; the remaining ones are queried for the next report.
   static constexpr Duration kSidecarsMax = std::chrono::seconds(5);
@@ -78,7 +78,7 @@ class ClusterChores {
   Trouble tend_label();
   Trouble repair_pods_of_api();
   void repair_pods_of_runtime();
-  // `is_whole`: these are all that may need a repair.
+  // `is_whole`: `pods` are all that may need a repair.
   void repair_pods(const std::vector<NodePod>& pods, bool is_whole);
   Trouble write_report();
   void tell_events(const std::vector<PodLine>& pods);
@@ -103,7 +103,7 @@ class ClusterChores {
   struct {
     Trouble label, list, report;
     bool other_node = false;
-  } told_of_;  // in the log, so that each is told once
+  } told_of_;  // problems in the log, so that each is logged once
   const PodCheck& check_;
   struct {
     FallbackEvents fallbacks;

@@ -19,12 +19,13 @@ struct NodeIdentity {
   friend bool operator==(const NodeIdentity&, const NodeIdentity&) = default;
 };
 
-// The signature is not checked: the token is the agent's own, and the API server checks it. Nothing
-// for a token without node, or with anything but names in it.
+// The node that the token names. The signature is not checked: the token is the agent's own, and
+// the API server checks it. Empty if the token names no node, or contains characters that no name
+// has.
 std::optional<NodeIdentity> node_claim(std::string_view token);
 
-// The node of the token, because the API server's policies compare with it. Without it the node
-// that the command line names.
+// The node of the token, because the API server's policies use it. Without one, the node that the
+// command line names.
 NodeIdentity identify_node(const std::string& named, std::string_view token);
 
 }  // namespace fairlead::cni::node

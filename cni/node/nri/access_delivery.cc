@@ -23,7 +23,7 @@ bool may_be_starting(const Error& error) {
   return error.code == Errc::kNotFound || error.code == Errc::kWrongState;
 }
 
-// The call may still be under way, on a busy node too.
+// The call may also still be running, for example on a busy node.
 bool may_come(const Error& error) {
   return may_be_starting(error) || error.code == Errc::kTimedOut;
 }
@@ -113,7 +113,7 @@ bool AccessDelivery::deliver(Delivery& delivery) {
                  });
   const Result<void> told = asked.value_or(kTooSlow);
   if (!asked && ++delivery.tries < kLateTriesMax) {
-    delivery.late.reset();  // it has been given
+    delivery.late.reset();  // already given
     return false;
   }
   if (!told && told.error().code != Errc::kNotFound)

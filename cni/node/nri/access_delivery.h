@@ -1,6 +1,6 @@
 // Steps after a decision about a sidecar's devices that must not delay the start of a container:
-// the note to the sidecar, in the alias of lo of its pod, and devices for running sidecars. A
-// separate thread; what enters a pod runs on a thread for that pod.
+// the note to the sidecar, in the alias of its pod's lo, and devices for running sidecars. They run
+// on a separate thread; calls that enter a pod run on a thread for that pod.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ inline constexpr std::size_t kDeliveriesMax = 4096;
 // For a container that is still being started.
 inline constexpr std::chrono::seconds kLateRetryInterval{2};
 inline constexpr unsigned kLateTriesMax = 30;
-// How long a pod may make a call of a delivery.
+// How long a pod may delay a call of a delivery.
 inline constexpr std::chrono::seconds kDeliveryCallMax{2};
 
 struct Delivery {
@@ -67,8 +67,8 @@ class AccessDelivery {
 
   std::string run_dir_;
   LatePlaces places_;
-  PodCalls calls_;    // of the thread
-  PacedLines lines_;  // the same
+  PodCalls calls_;    // used on the thread
+  PacedLines lines_;  // likewise
   Counts counts_;
   std::mutex mutex_;  // guards waiting_
   std::deque<Delivery> waiting_;

@@ -10,7 +10,7 @@ namespace fairlead::cni::node::nri {
 
 class ContainerHandlers final : public ContainerHandler {
  public:
-  // They outlive *this.
+  // The handlers outlive this object.
   explicit ContainerHandlers(std::vector<ContainerHandler*> all) : all_(std::move(all)) {}
 
   void connected(pid_t runtime) override {

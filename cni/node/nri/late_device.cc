@@ -98,7 +98,7 @@ bool is_ours(int folder, const std::string& name, dev_t number, std::uint32_t ow
          S_ISCHR(present.st_mode) && present.st_rdev == number && present.st_uid == owner;
 }
 
-// Taken from the cgroup if the runtime did not pass it.
+// Taken from the cgroup if the runtime did not pass a process.
 Result<pid_t> process_of(const LateDevices& wanted, const std::string& cgroup) {
   if (wanted.process > 0) return wanted.process;
   pid_t process = 0;
@@ -106,13 +106,13 @@ Result<pid_t> process_of(const LateDevices& wanted, const std::string& cgroup) {
   return Error{Errc::kNotFound, "process of the container"};
 }
 
-// Creates it under another name first, because the sidecar must not see a node that it may not open
-// yet.
+// Creates the node under another name first, because the sidecar must not see a node that it may
+// not open yet.
 Result<void> make_node(int folder, const UverbsDevice& device, std::uint32_t owner) {
   const std::string name = device_path(device).substr(std::string_view("/dev/infiniband/").size());
   const std::string fresh = "." + name;
   const dev_t number = ::makedev(device.major, device.minor);
-  (void)::unlinkat(folder, fresh.c_str(), 0);  // of an agent that was killed here
+  (void)::unlinkat(folder, fresh.c_str(), 0);  // left by an agent that was killed here
   if (::mknodat(folder, fresh.c_str(), S_IFCHR | kDeviceMode, number) != 0)
     return system_error("making the device node", errno);
   if (::fchownat(folder, fresh.c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -171,7 +171,7 @@ Result<void> give_late(const LateDevices& wanted, const LatePlaces& places) {
   for (const UverbsDevice& device : wanted.devices)
     SMC_TRY(bpf::permit_device(cgroup, {device.major, device.minor}));
   if (wanted.memlock_bytes) raise_memlock(number, *wanted.memlock_bytes);
-  // Last: with the node, the sidecar opens the device.
+  // Must be the last step: as soon as the node exists, the sidecar opens the device.
   for (const UverbsDevice& device : wanted.devices)
     SMC_TRY(make_node(folder.get(), device, wanted.owner));
   return {};

@@ -25,7 +25,7 @@ Result<FileDescriptor> connect_to(const std::string& path) {
   return connect_unix_socket(*address, SOCK_STREAM, "connect to the NRI socket");
 }
 
-// 0 if it is in a PID namespace that is not visible to this process.
+// 0 if the process is in a PID namespace that is not visible to this process.
 pid_t peer_process(int socket) {
   const auto peer = peer_credentials(socket);
   return peer ? peer->pid : 0;

@@ -32,7 +32,7 @@ class NriPlugin {
   struct Counts {
     std::atomic<bool> connected{false};
     std::atomic<std::uint64_t> registrations{0};
-    std::atomic<std::uint64_t> errors{0};  // connections that ended but by *this
+    std::atomic<std::uint64_t> errors{0};  // connections ended by the runtime or an error
   };
 
   // Starts the thread. `handler` is called on it and outlives *this. Errors: of

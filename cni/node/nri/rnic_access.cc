@@ -81,7 +81,7 @@ void add_device(const UverbsDevice& device, std::uint32_t owner,
   made.mutable_gid()->set_value(owner);
 }
 
-// The value may be of any length, and a line of the log cuts it.
+// The value may be of any length; the log cuts long lines.
 void add_finding(const std::optional<ProgramFinding>& finding, LogEvent& line) {
   if (finding) line.field("field", finding->field).field("value", finding->value);
 }
@@ -116,7 +116,7 @@ bool has_capability(const std::string& status, unsigned capability) {
   return (set >> capability & 1U) != 0;
 }
 
-// Whether user ids are those of the node.
+// True if user ids in the namespace are those of the node.
 bool in_first_user_namespace(const std::string& uid_map) {
   std::istringstream numbers(uid_map);
   std::uint64_t inside = 1, outside = 1, count = 0;
@@ -237,7 +237,7 @@ PodRnics RnicAccessHandler::rnics_of(const messages::PodSandbox& pod, const Stri
   if (configured != config.pnets.end()) {
     rnics.not_for_namespace = !may_use(*configured, pod.namespace_());
     if (rnics.not_for_namespace) return rnics;
-    // A note has no room for many names.
+    // The note has no room for many names.
     assigned->rnics = configured->rnics;
   }
   for (const RnicPortName& port : assigned->rnics) rnics.names.push_back(port.device);

@@ -76,15 +76,15 @@ struct RnicAccessPolicy {
 // Result of a decision, as the label of a metric and for the log.
 enum class RnicAccess : std::uint8_t {
   kGranted,
-  kNotSidecar,       // another container, or a pod that did not opt in: nothing to say about
+  kNotSidecar,       // another container, or a pod that did not opt in; not logged
   kDisabled,         // by configuration or annotation
   kNamespace,        // the pod's namespace may not have RNICs
   kWrongUser,        // the container runs as another user than sidecars do
   kNoRnic,           // the node has no RNIC of the pod's PNET
   kExclusiveMode,    // the node's RDMA devices belong to network namespaces
-  kAlreadyGranted,   // by a device plugin or another plugin: nothing to add
-  kLateFailed,       // the container ran before the agent was connected, and could not be given it
-  kForeign,          // the container is not the sidecar of the injection, only named like it
+  kAlreadyGranted,   // a device plugin or another NRI plugin has added it
+  kLateFailed,       // older than the agent's connection, and could not be given the devices
+  kForeign,          // the container only has the sidecar's name
   kSharedProcesses,  // others see the sidecar's process, and could use its device
   kPnetNamespace,    // the pod's namespace may not use the PNET
 };
@@ -95,7 +95,7 @@ struct RnicAdjustment {
   RnicAccess access = RnicAccess::kNotSidecar;
   std::vector<UverbsDevice> devices;
   std::optional<std::uint64_t> memlock_bytes;
-  std::optional<ProgramFinding> finding;  // of kForeign and kSharedProcesses
+  std::optional<ProgramFinding> finding;  // for kForeign and kSharedProcesses
 };
 
 // The limit for a container, or nothing if it must not change.
@@ -108,7 +108,7 @@ bool is_sidecar(const ContainerFacts& container);
 // The RNICs of a pod's PNET, in any port state.
 struct PodRnics {
   std::vector<std::string> names;
-  bool not_for_namespace = false;  // there are none, because of the pod's namespace
+  bool not_for_namespace = false;  // no names, because of the pod's namespace
 };
 
 // `uverbs` are the devices of the node.

@@ -57,7 +57,7 @@ std::optional<NetnsIdentity> identity_of(const std::string& path) {
 
 bool is_name(const std::string& text) { return !text.empty() && text.size() <= kNameBytesMax; }
 
-// Nothing for a pod on the node's network.
+// Empty for a pod on the node's network.
 std::optional<RuntimePod> describe(const messages::PodSandbox& pod,
                                    const messages::Container& container) {
   RuntimePod made{pod.namespace_(), pod.name(), pod.uid(), annotations_of(pod), {}, "", {}};
@@ -112,7 +112,7 @@ void RuntimePods::synchronized() {
   std::erase_if(pods_, [this](const auto& one) { return one.second.connection != connection_; });
 }
 
-// The thread of the plugin must not wait for the system calls.
+// The plugin's thread must not wait for these system calls.
 std::vector<RuntimePod> RuntimePods::list() {
   std::vector<std::pair<std::string, RuntimePod>> known;
   {
@@ -126,7 +126,7 @@ std::vector<RuntimePod> RuntimePods::list() {
       there.push_back(std::move(pod));
       continue;
     }
-    // A file of that name remains for a moment where a namespace has ended.
+    // When a namespace has ended, a file of that name remains for a moment.
     if (!netns && netns.error().code != Errc::kNotFound && netns.error().code != Errc::kMalformed)
       continue;
     const std::lock_guard lock(mutex_);

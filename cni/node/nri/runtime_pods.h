@@ -19,12 +19,12 @@ namespace fairlead::cni::node::nri {
 
 // Further pods are not repaired. A kubelet runs some hundred.
 inline constexpr std::size_t kRuntimePodsMax = 4096;
-// Of an annotation; the rest is cut. No allowed value is as long.
+// Maximum length of an annotation; the rest is cut. No allowed value is as long.
 inline constexpr std::size_t kAnnotationBytesMax = 4096;
 
 struct RuntimePod {
   std::string name_space, name, uid;
-  StringMap annotations;               // those that the node acts on
+  StringMap annotations;               // only those that the node uses
   std::vector<std::string> addresses;  // empty from runtimes that pass none
   std::string netns;                   // path of its network namespace
   NetnsIdentity identity;
@@ -41,13 +41,13 @@ class RuntimePods final : public ContainerHandler {
                           const fairlead::nri::Container& container) override;
   void synchronized() override;
 
-  // From any thread. Looks at the network namespace of each.
+  // Any thread. Checks the network namespace of each pod.
   std::vector<RuntimePod> list();
 
  private:
   struct Kept {
     RuntimePod pod;
-    std::uint64_t connection = 0;  // the last one that named it
+    std::uint64_t connection = 0;  // the latest connection that reported the pod
   };
   void keep(const fairlead::nri::PodSandbox& pod, const fairlead::nri::Container& container);
 

@@ -10,17 +10,17 @@ namespace {
 constexpr std::array<std::string_view, 3> kArgs = {"/usr/local/bin/fairlead-proxy", "--config",
                                                    "/etc/fairlead/pod.yaml"};
 
-// The loader, the C library, libibverbs and its drivers read variables with these beginnings.
+// The loader, the C library, libibverbs and its drivers read variables with these prefixes.
 constexpr std::array<std::string_view, 6> kHarmful = {"LD_",  "GLIBC_", "MALLOC_",
                                                       "IBV_", "RDMAV_", "MLX"};
 
-// Of the injection, of runtimes, and of the kubelet. OpenShift sets NSS_SDB_USE_CACHE in every
-// container.
+// Variables of the injection, of runtimes, and of the kubelet. OpenShift sets NSS_SDB_USE_CACHE in
+// every container.
 constexpr std::array<std::string_view, 7> kVariables = {
     "SMC_PNET_ID", "PATH", "HOSTNAME", "HOME", "TERM", "container", "NSS_SDB_USE_CACHE"};
 constexpr std::array<std::string_view, 2> kVariablePrefixes = {"FAIRLEAD_", "KUBERNETES_"};
 
-// The image has no program, library or configuration there.
+// The image has no program, library or configuration in these folders.
 constexpr std::array<std::string_view, 6> kMountRoots = {"/proc", "/dev",     "/sys",
                                                          "/run",  "/var/run", "/tmp"};
 constexpr std::array<std::string_view, 4> kMountedFiles = {"/etc/hosts", "/etc/hostname",
@@ -83,7 +83,7 @@ bool is_known_variable(std::string_view name, const std::vector<std::string>& mo
          is_service_link(name) || std::find(more.begin(), more.end(), name) != more.end();
 }
 
-// Without empty parts and ".". Nothing for a path that is relative or has "..".
+// Removes empty parts and ".". Empty if the path is relative or has "..".
 std::optional<std::string> normal_path(std::string_view path) {
   if (!path.starts_with('/')) return std::nullopt;
   std::string normal;
@@ -111,7 +111,7 @@ bool is_from_node(const ContainerMount& mount) {
 bool is_known_mount(const ContainerMount& mount) {
   const auto path = normal_path(mount.destination);
   if (!path || is_at_or_below(*path, kDeviceFolder)) return false;
-  // The whole folder of the node, and so its devices and processes.
+  // This would be a whole folder of the node, with its devices or processes.
   if (is_from_node(mount) && (*path == "/dev" || *path == "/proc")) return false;
   return contains(kMountedFiles, *path) ||
          std::any_of(kMountRoots.begin(), kMountRoots.end(),

@@ -24,20 +24,20 @@ struct ContainerNamespace {
 };
 
 struct ProgramFacts {
-  std::vector<std::string> args;  // with the program
+  std::vector<std::string> args;  // including the program
   std::vector<std::string> env;   // NAME=VALUE
   std::vector<ContainerMount> mounts;
   std::vector<ContainerNamespace> namespaces;  // a missing type is the node's
-  std::vector<std::uint32_t> groups;           // of the process, the first and the others
+  std::vector<std::uint32_t> groups;           // of the process: primary and supplementary
 };
 
 struct ProgramFinding {
   bool shared_processes = false;  // the process namespace is not the container's own
   std::string_view field;         // "args", "env", "mounts", "namespaces" or "user"
-  std::string value;              // the value that is not of the injection; of `env` the name
+  std::string value;              // the unexpected value; for `env` the name
 };
 
-// Nothing for a sidecar as the injection makes it. `env_names`: further names that are allowed.
+// Empty if the container is the sidecar of the injection. `env_names`: further allowed names.
 std::optional<ProgramFinding> judge_program(const ProgramFacts& program,
                                             const std::vector<std::string>& env_names);
 

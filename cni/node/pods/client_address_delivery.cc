@@ -20,13 +20,13 @@ ClientAddressDelivery::ClientAddressDelivery(AgentPod pod, std::string run_dir,
                                              std::uint32_t sidecar_uid)
     : pod_(std::move(pod)), run_dir_(std::move(run_dir)), sidecar_uid_(sidecar_uid) {}
 
-// Nothing can be read, so the only event is the end of the sidecar's side.
+// Nothing can be read, so the only event is that the sidecar closes its side.
 pollfd ClientAddressDelivery::waits_for() const { return {delivered_.get(), 0, 0}; }
 
 TimePoint ClientAddressDelivery::due() const { return delivered_ ? TimePoint::max() : next_look_; }
 
 void ClientAddressDelivery::act(TimePoint now) {
-  // A sidecar that ends at once is not served at once again.
+  // If a sidecar closes at once, it is not served again at once.
   if (delivered_) delivered_.reset();
   if (now < next_look_) return;
   next_look_ = now + kDeliveryInterval;

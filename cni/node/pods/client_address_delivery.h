@@ -21,7 +21,7 @@ inline constexpr std::chrono::seconds kDeliveryInterval{2};
 
 class ClientAddressDelivery final : public PodDuty {
  public:
-  // `run_dir`: of the plugin. `sidecar_uid`: a socket of another user gets nothing.
+  // `run_dir` is the plugin's. A socket of another user than `sidecar_uid` gets nothing.
   ClientAddressDelivery(AgentPod pod, std::string run_dir, std::uint32_t sidecar_uid);
 
   pollfd waits_for() const override;
@@ -34,7 +34,7 @@ class ClientAddressDelivery final : public PodDuty {
   AgentPod pod_;
   std::string run_dir_;
   std::uint32_t sidecar_uid_;
-  FileDescriptor delivered_;  // the connection; none: the sidecar has no map
+  FileDescriptor delivered_;  // the connection; none if the sidecar has no map
   TimePoint next_look_{};
   std::string trouble_;  // what was logged last
   PacedLines lines_;

@@ -22,7 +22,7 @@ constexpr const char* kLogger = "keeper";
 
 TimePoint now_() { return std::chrono::steady_clock::now(); }
 
-// The table of descriptors is the thread's own.
+// RLIMIT_NOFILE, because the thread has its own table of descriptors.
 std::uint32_t descriptors_max() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
@@ -36,7 +36,7 @@ std::uint32_t descriptors_max() {
 ConnectionKeeper::ConnectionKeeper(AgentPod pod, const PodThread::Here& here, KeeperNode& node)
     : pod_(std::move(pod)), node_(node), closer_([&here] { return here.stopped(); }) {}
 
-// The pod has ended, or the agent.
+// The pod or the agent has ended.
 ConnectionKeeper::~ConnectionKeeper() {
   if (session_) --node_.counts.sidecars;
   if (session_) kept_ = session_->take_held();
@@ -73,12 +73,12 @@ Result<FileDescriptor> ConnectionKeeper::connect() const {
   return connection;
 }
 
-// The kernel tells the number of the process that listened. By now that may be another one, of
-// another pod.
+// The kernel reports the number of the process that called listen(2). By now it may be another
+// process, of another pod.
 bool ConnectionKeeper::is_process_of_pod(int pid) const {
   const std::string folder = "/proc/" + std::to_string(pid);
   const auto netns = Netns::open(folder + "/ns/net");
-  // The folder is root's where the process runs a program with rights that its user lacks, or one
+  // /proc/PID belongs to root if the process runs a program with rights that its user lacks, or one
   // that its user may not read.
   struct stat status {};
   return netns && netns->identity() == pod_.place.identity &&
@@ -101,7 +101,7 @@ void ConnectionKeeper::look_for_sidecar(TimePoint now) {
   if (!connection) {
     if (connection.error().code == Errc::kPermission)
       note("refused", to_string(connection.error()), LogLevel::kWarn);
-    return;  // no sidecar runs, or it parks nothing
+    return;  // no sidecar runs, or the sidecar parks nothing
   }
   parking::KeeperTerms terms_of_session = terms(connection->get());
   session_ = std::make_unique<KeeperSession>(std::move(*connection), std::move(terms_of_session),
@@ -112,7 +112,7 @@ void ConnectionKeeper::look_for_sidecar(TimePoint now) {
   advance(now);
 }
 
-// A stage that begins has its whole time.
+// Each new stage has its whole time.
 void ConnectionKeeper::limit_time(TimePoint now) {
   const Stage stage = session_->stage();
   if (std::exchange(stage_, stage) == stage) return;
@@ -176,7 +176,7 @@ void ConnectionKeeper::keep(std::unique_ptr<parking::Parcel> parcel, TimePoint n
   count();
 }
 
-// What is held stays for the next sidecar.
+// The held parcel stays for the next sidecar.
 void ConnectionKeeper::end_session(TimePoint now, const Error& why) {
   if (why.code != Errc::kPeerGone) note("refused", to_string(why), LogLevel::kWarn);
   if (stage_ == Stage::kReceiving || stage_ == Stage::kPromised) ++node_.counts.refused;
@@ -194,7 +194,7 @@ void ConnectionKeeper::drop(std::atomic<std::uint64_t>& dropped) {
   ++dropped;
 }
 
-// What is not promised any more goes back to the node.
+// Returns descriptors that are not promised any more to the node's quota.
 void ConnectionKeeper::count() {
   node_.counts.descriptors += held_;
   node_.counts.descriptors -= std::exchange(counted_, held_);

@@ -1,7 +1,7 @@
 // Keeps the connections of a pod while its sidecar is replaced: takes what the sidecar parks at its
 // end, and gives it to the next one. It does not read what it keeps. See docs/hand-over.md.
 //
-// A duty on the thread of the pod. What it holds is closed on that thread, which it may block.
+// A duty on the thread of the pod. It closes what it holds on that thread, which may block there.
 #pragma once
 
 #include <atomic>
@@ -29,26 +29,26 @@ inline constexpr std::chrono::milliseconds kKeeperLookWhileKeeping{10};
 inline constexpr std::chrono::seconds kKeepTime{60};
 inline constexpr std::chrono::seconds kKeeperTransferTime{5};
 inline constexpr std::chrono::seconds kKeeperPromiseTime{90};  // hand_over.settle is 60 s at most
-// Of one pod, where RLIMIT_NOFILE is not lower, and of all together.
+// Limits for one pod, unless RLIMIT_NOFILE is lower, and for all pods together.
 inline constexpr std::uint32_t kKeptDescriptorsOfPod = 32'768;
 inline constexpr std::uint64_t kKeptBytesOfPod = std::uint64_t{64} * 1024 * 1024;
 inline constexpr std::uint64_t kKeptDescriptorsOfNode = 1'048'576;
-// Of a pod's thread, for other things than what is kept.
+// Descriptors of a pod's thread for other purposes.
 inline constexpr std::uint32_t kPodThreadDescriptors = 64;
 inline constexpr unsigned kKeeperLines = 10;  // of one kind and pod, in kKeeperLineInterval
 inline constexpr Duration kKeeperLineInterval = std::chrono::seconds(10);
 
 struct KeeperCounts {
-  std::atomic<std::uint64_t> sidecars{0};     // that have a keeper
-  std::atomic<std::uint64_t> descriptors{0};  // that are kept
-  std::atomic<std::uint64_t> taken{0};        // parcels, ever
-  std::atomic<std::uint64_t> given{0};        // to a next sidecar
-  std::atomic<std::uint64_t> expired{0};      // for which none came
-  std::atomic<std::uint64_t> ended{0};        // whose pod ended
-  std::atomic<std::uint64_t> refused{0};      // by the keeper or the next sidecar
+  std::atomic<std::uint64_t> sidecars{0};     // sidecars that have a keeper
+  std::atomic<std::uint64_t> descriptors{0};  // descriptors that are kept
+  std::atomic<std::uint64_t> taken{0};        // parcels in total
+  std::atomic<std::uint64_t> given{0};        // parcels given to the next sidecar
+  std::atomic<std::uint64_t> expired{0};      // parcels for which none came
+  std::atomic<std::uint64_t> ended{0};        // parcels whose pod ended
+  std::atomic<std::uint64_t> refused{0};      // parcels refused by the keeper or the next sidecar
 };
 
-// What the keepers of all pods share. Lives as long as the process, because a thread of a pod may.
+// What the keepers of all pods share. Lives as long as the process, because pod threads may.
 struct KeeperNode {
   std::uint32_t sidecar_uid = 0;  // listeners of other users are ignored
   KeeperCounts counts{};
@@ -69,7 +69,7 @@ class ConnectionKeeper final : public PodDuty {
   Result<FileDescriptor> connect() const;
   parking::KeeperTerms terms(int connection);
   bool is_process_of_pod(int pid) const;
-  // Events of the session, until there is none.
+  // Handles events of the session until there are none.
   void advance(TimePoint now);
   void handle(parking::KeeperSession::Answered answer);
   void handle(parking::KeeperSession::Received received, TimePoint now);
@@ -84,10 +84,10 @@ class ConnectionKeeper final : public PodDuty {
   KeeperNode& node_;
   DescriptorCloser closer_;
   SharedQuota::Share share_{node_.kept};
-  std::unique_ptr<parking::Parcel> kept_;  // while there is no session
+  std::unique_ptr<parking::Parcel> kept_;  // only while there is no session
   std::unique_ptr<parking::KeeperSession> session_;
-  std::size_t held_ = 0;     // descriptors of what is kept, also while the session gives them
-  std::size_t counted_ = 0;  // of node_.counts.descriptors
+  std::size_t held_ = 0;     // descriptors of the kept parcel, also while the session sends it
+  std::size_t counted_ = 0;  // part of node_.counts.descriptors
   parking::KeeperSession::Stage stage_ = parking::KeeperSession::Stage::kIdle;
   TimePoint kept_until_{};
   TimePoint next_look_{};

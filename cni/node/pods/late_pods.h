@@ -16,20 +16,20 @@
 
 namespace fairlead::cni::node {
 
-// Pods of this node by its runtime, with the paths of their network namespaces. Nothing without a
-// connection to the runtime.
+// The pods of this node as its runtime reports them, with the paths of their network namespaces.
+// Empty without a connection to the runtime.
 using RuntimePodList = std::function<std::optional<std::vector<NodePod>>()>;
 
 class LatePods {
  public:
-  // Time for the sidecars of one look; the remaining ones are asked at the next one.
+  // Time limit for the sidecars per look(); the remaining ones are asked by the next call.
   static constexpr Duration kSidecarsMax = std::chrono::seconds(5);
 
   // `proxy_uid`: user of the sidecars.
   LatePods(RuntimePodList list, std::string run_dir, std::uint32_t proxy_uid)
       : list_(std::move(list)), run_dir_(std::move(run_dir)), proxy_uid_(proxy_uid) {}
 
-  // Those that opted in and have no state. Nothing without a connection to the runtime.
+  // The pods that opted in and have no state. Empty without a connection to the runtime.
   std::optional<std::vector<NodePod>> look();
 
  private:

@@ -9,8 +9,8 @@
 namespace fairlead::cni::node {
 namespace {
 
-constexpr std::size_t kPodBytesOfValue = 8;  // with its key; most have more
-// Written by whoever changes the pod, at any length and depth, and of no use here.
+constexpr std::size_t kPodBytesOfValue = 8;  // including its key; most have more
+// Written by whoever changes the pod, at any length and depth, and not needed here.
 constexpr std::string_view kSkipped = "managedFields";
 
 json::Limits limits_of(std::size_t bytes_max) {

@@ -18,24 +18,26 @@ struct NodePod {
   StringMap annotations;
   std::vector<std::string> addresses;  // of the pod's own network; none on the node's
   bool sidecar_runs = false;           // and accepts connections
-  // Its network namespace, where the source of the pod knows it; else an empty path.
+  // Its network namespace if the source of the pod knows it; else an empty path.
   std::string netns{};
   NetnsIdentity identity{};
-  std::string version{};  // of the object: equal while it has not changed; may be empty
-  // Why the pod could not be read: a sentence. Only names and uid are known then, and nothing can
-  // be said of annotations, addresses and sidecar. Empty for a pod that was read.
+  std::string version{};  // of the object; may be empty; does not change unless the pod does
+  // Why the pod could not be read: a sentence; empty if it was read. Without it only names and uid
+  // are known, not annotations, addresses and sidecar.
   std::string unread{};
 };
 
-// A page of several pods. It also limits the number of values in a page, and so the memory.
+// Maximum length of a page of several pods. It also limits the number of values, and so the memory.
 inline constexpr std::size_t kPodPageBytesMax = 4 << 20;
-// A page of one pod, and one pod alone. etcd accepts objects of 1.5 MiB, and Go writes a character
-// such as '<' as 6 bytes of JSON: 9 MiB, and some more for the page around it.
+// Maximum length of a page of one pod, and of one pod alone. etcd accepts objects of 1.5 MiB, and
+// Go writes a character such as '<' as 6 bytes of JSON. That makes 9 MiB, and the page adds some
+// more.
 inline constexpr std::size_t kLonePodBytesMax = 16 << 20;
-// Of a page that is too long. What leads to the next page and the names of the pod are in it.
+// This much of a page that is too long is read. It contains the next page's token and the pod's
+// names.
 inline constexpr std::size_t kPodBeginningBytes = 64 << 10;
-// Media types of a pod's metadata and of a list of such. Spec and status, which can be long, are
-// not sent then. A server that does not know them sends the whole.
+// Media types of a pod's metadata and of a list of these, without spec and status, which can be
+// long. A server that does not know them sends whole objects.
 inline constexpr const char* kPodMetadataType =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 inline constexpr const char* kPodMetadataListType =
@@ -43,20 +45,19 @@ inline constexpr const char* kPodMetadataListType =
 
 struct PodPage {
   std::vector<NodePod> pods;
-  std::string next;  // what the next page is asked for with; empty after the last
+  std::string next;  // token for the next page; empty after the last one
 };
 
-// Of annotations, those of Fairlead are kept. A pod without name or uid is left out. The error is a
-// sentence.
+// Keeps only Fairlead's annotations. Skips pods without name or uid. The error is a sentence.
 Result<PodPage, std::string> parse_pod_page(std::string_view text,
                                             std::size_t bytes_max = kPodPageBytesMax);
 
-// A page of one pod that cannot be read as a whole, by its beginning: the pod is unread for this
-// reason. The API server writes what leads to the next page first, and the names of a pod before
+// Reads the beginning of a page with one pod that cannot be read as a whole: the pod is unread, for
+// the reason `unread`. The API server writes the next page's token first, and a pod's names before
 // its other fields. The error is a sentence.
 Result<PodPage, std::string> parse_page_beginning(std::string_view text, const std::string& unread);
 
-// One pod alone, or its metadata. The error is a sentence.
+// A single pod, or its metadata. The error is a sentence.
 Result<NodePod, std::string> parse_pod(std::string_view text);
 
 // "its metadata is 20000000 bytes long, and 16777216 are allowed". `length`: as HttpsReply has it.

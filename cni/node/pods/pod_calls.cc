@@ -7,13 +7,13 @@
 namespace fairlead::cni::node {
 namespace {
 
-// Of the caller and the thread, until both have let it go.
+// Shared by the caller and the thread, until both have released it.
 struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
   std::unique_ptr<PodCall> call;
   bool done = false;
-  bool left = false;  // by the caller: it is the thread's
+  bool left = false;  // by the caller: the thread owns it
 };
 
 TimePoint now() { return std::chrono::steady_clock::now(); }

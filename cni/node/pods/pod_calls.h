@@ -1,8 +1,8 @@
-// Calls that a pod can make slow, for a thread that serves many pods. Each call runs on a thread of
-// its own (pod_thread.h). One that takes too long is left to that thread, and until it has ended,
-// the pod is not called again.
+// Calls that a pod can make slow, for a thread that serves many pods. Each call runs on a separate
+// thread (pod_thread.h). If it takes too long, the caller abandons it; until it has ended, the pod
+// is not called again.
 //
-// Threads: all calls on one thread, that of the owner.
+// All functions are for one thread, that of the owner.
 #pragma once
 
 #include <map>
@@ -17,10 +17,10 @@
 
 namespace fairlead::cni::node {
 
-// Threads of calls that were left behind, of all pods. Beyond them no pod is called.
+// Maximum number of abandoned calls of all pods. Beyond it no pod is called.
 inline constexpr std::size_t kCallsLeftMax = 256;
-// What the owner waits for all pods: so much at once, and then this part of its time. Beyond that,
-// a call has kHurriedCallMax, which is enough for a pod that does not draw it out.
+// How long the owner waits for all pods: this much at once, and then this part of its time. Beyond
+// that, a call has kHurriedCallMax, which is enough for a pod that causes no delay.
 inline constexpr Duration kCallsWaitAtOnce = std::chrono::seconds(5);
 inline constexpr double kCallsWaitPerSecond = 0.2;
 inline constexpr Duration kHurriedCallMax = std::chrono::milliseconds(50);
@@ -37,12 +37,12 @@ class PodCall {
 
 class PodCalls {
  public:
-  // `wait_at_once`: a test takes less.
+  // `wait_at_once` is shorter in tests.
   explicit PodCalls(Duration wait_at_once = kCallsWaitAtOnce)
       : wait_at_once_(wait_at_once), may_wait_(wait_at_once) {}
 
-  // What `function` returns, which refers to nothing that the caller may destroy. Nothing when it
-  // has not run within `max`. `pod`: a name that no other pod has.
+  // Returns the result of `function`, which may only refer to objects that outlive the call; empty
+  // if it has not finished within `max`. `pod`: a name that no other pod has.
   template <class Function>
   auto ask(const std::string& pod, Duration max, Function function)
       -> std::optional<decltype(function())> {
@@ -59,7 +59,7 @@ class PodCalls {
   }
 
  private:
-  // Returns the call when it has run in time; else null.
+  // Returns the call if it has finished in time; else null.
   std::unique_ptr<PodCall> run(const std::string& pod, Duration max, std::unique_ptr<PodCall> call);
   Duration limit(Duration max, TimePoint now);
   void reap();

@@ -49,7 +49,7 @@ PodCounts PodCheck::look() {
   return counts;
 }
 
-// A container of the pod with CAP_NET_ADMIN may fill what is looked at.
+// A container of the pod with CAP_NET_ADMIN can make what is read arbitrarily large.
 PodReport PodCheck::inspect(const AttachmentState& state) {
   auto report =
       calls_.ask(state.attachment.container_id, kCallMax,

@@ -17,7 +17,7 @@
 
 namespace fairlead::cni::node {
 
-// Pods by part, and by state in the order of kPartStates.
+// Number of pods by part, and by state in the order of kPartStates.
 using PodCounts = std::array<std::array<std::size_t, kPartStates.size()>, kPodParts.size()>;
 
 // Result of the last check of one pod.
@@ -31,13 +31,13 @@ struct PodFinding {
 // look() is for one thread; findings() for any.
 class PodCheck {
  public:
-  // Between two checks; each costs some system calls a pod.
+  // Between two checks; each costs some system calls per pod.
   static constexpr Duration kInterval = std::chrono::seconds(30);
 
   PodCheck(std::string run_dir, std::string cgroup_root)
       : run_dir_(std::move(run_dir)), cgroup_root_(std::move(cgroup_root)) {}
 
-  // How long a pod may make its check. Its parts are unknown then.
+  // How long a pod may delay its check. After that, its parts count as unknown.
   static constexpr Duration kCallMax = std::chrono::seconds(1);
 
   // Skips pods that are being created or have ended.
@@ -52,7 +52,7 @@ class PodCheck {
   const std::string run_dir_;
   const std::string cgroup_root_;
   PodCalls calls_;
-  std::map<std::string, std::string> told_;  // by container: what was missing at the last look
+  std::map<std::string, std::string> told_;  // by container: what was missing at the last check
   mutable std::mutex mutex_;
   std::vector<PodFinding> findings_;
 };

@@ -54,7 +54,7 @@ PodLister::Step PodLister::read_page(const std::string& node, Progress& progress
   if (!reply) return stop(progress, reply.error());
   progress.bytes += reply->body.size();
   if (reply->status == http_status::kGone && !progress.next.empty()) return restart(progress);
-  // Without the place of the page, which differs each time, so that the log has it once.
+  // The path without the token, which differs each time, so that it is logged once.
   if (reply->status != http_status::kOk)
     return stop(progress, status_of(pod_page_path(node, progress.limit, ""), *reply));
   auto page = reply->cut ? tl::unexpected(std::string()) : parse_pod_page(reply->body, most);

@@ -1,5 +1,5 @@
-// Pods of this node by the API server: a list of their metadata, page by page, and the whole object
-// of those that are asked for. One pod that is too long is an unread pod, and hides no other one.
+// Lists the pods of this node from the API server: metadata page by page, and whole objects on
+// request. A pod that is too long is reported as unread, and does not hide others.
 //
 // For one thread. Each call to the API server blocks as ApiServer::send() does.
 #pragma once
@@ -17,32 +17,32 @@ namespace fairlead::cni::node {
 
 struct PodListing {
   std::vector<NodePod> pods;
-  std::string trouble;    // why it is not all: a sentence; empty for a whole list
+  std::string trouble;    // why the list is incomplete: a sentence; empty for a whole list
   bool is_whole = false;  // `pods` are all pods of the node
 };
 
 class PodLister {
  public:
-  // Pods in a page. A page that is too long is asked for again with half as many, and the next ones
-  // grow to this number again.
+  // Pods per page. A page that is too long is requested again with half as many. The following
+  // pages grow to this number again.
   static constexpr unsigned kPodsPerPage = 32;
   static constexpr std::size_t kPodsMax = 4096;
   static constexpr unsigned kPagesMax = 4096;
-  // All answers to one list() together. The next call continues there, so that pods which use this
-  // up do not hide those behind them.
+  // Maximum length of all answers to one list(). The next call continues there, so that large pods
+  // do not hide those after them.
   static constexpr std::size_t kListBytesMax = 256 << 20;
-  // Lists that begin again because the server no longer knows the place of the next page.
+  // How often a list starts again because the server no longer knows the next page's token.
   static constexpr unsigned kRestartsMax = 2;
 
   // `server` outlives this.
   explicit PodLister(const event::ApiServer& server) : server_(server) {}
 
-  // Metadata of the pods of `node`; addresses and sidecar are unknown. Pods that were read before
-  // the trouble are in the listing.
+  // Metadata of the pods of `node`; addresses and sidecar are unknown. After an error the listing
+  // has the pods that were read before.
   PodListing list(const std::string& node);
 
-  // The whole pods in place of those. Pods that have gone are left out, and a pod that has not
-  // changed since the last call is not asked for again.
+  // Replaces these pods by whole objects. Pods that have gone are left out. A pod that has not
+  // changed since the last call is not requested again.
   PodListing complete(const std::vector<NodePod>& pods);
 
  private:
@@ -60,13 +60,13 @@ class PodLister {
   Step take(Result<PodPage, std::string> page, Progress& progress) const;
   Step stop(Progress& progress, std::string trouble) const;
   Step restart(Progress& progress) const;
-  // Nothing in the listing if the pod has gone, or cannot be read now. False if there is no sense
-  // in further calls.
+  // Adds nothing to the listing if the pod has gone, or cannot be read now. False if further calls
+  // are pointless.
   bool fetch(const NodePod& pod, PodListing& listing) const;
 
   const event::ApiServer& server_;
-  std::string resume_;                    // where the next list begins; empty: at the start
-  std::map<std::string, NodePod> whole_;  // by uid, of the last call of complete()
+  std::string resume_;  // token at which the next list begins; empty: at the start
+  std::map<std::string, NodePod> whole_;  // by uid, from the last complete()
 };
 
 }  // namespace fairlead::cni::node

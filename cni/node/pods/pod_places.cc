@@ -45,7 +45,7 @@ bool is_link_local(const SocketAddress& address) {
 using Present = std::vector<std::pair<SocketAddress, std::string>>;
 
 std::string pod_interface(const Present& present, const std::vector<std::string>& addresses) {
-  constexpr const char* kUsual = "eth0";  // that of the kubelet's runtimes
+  constexpr const char* kUsual = "eth0";  // the name that the kubelet's runtimes use
   for (const std::string& text : addresses)
     for (const auto& [address, ifname] : present)
       if (without_port(text) == address) return ifname;
@@ -65,7 +65,7 @@ Result<PodNetns, std::string> look_into(const std::string& path, const NetnsIden
   const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
   if (!visit) return tl::unexpected(path + ": " + to_string(visit.error()));
   Present present = present_addresses();
-  // Every interface has one of these, and no connection of the pod uses it.
+  // Every interface has a link-local address, and no connection of the pod uses it.
   std::erase_if(present, [](const auto& one) { return is_link_local(one.first); });
   if (present.empty()) return tl::unexpected(std::string("the pod has no address"));
   PodNetns found{path, identity, pod_interface(present, addresses), addresses};

@@ -12,7 +12,7 @@
 namespace fairlead::cni::node {
 
 inline constexpr std::size_t kNamespacesMax = 2048;
-// That are looked at in one pod.
+// Maximum number of addresses that are read from one pod.
 inline constexpr std::size_t kPodAddressesMax = 16;
 
 struct PodNetns {
@@ -22,8 +22,8 @@ struct PodNetns {
   std::vector<std::string> addresses{};  // of the pod, in numeric form
 };
 
-// The pod's interface in its own namespace: the one that has one of `addresses`, or eth0, or the
-// first one. The pod's addresses are `addresses`, or those of that interface if there are none. The
+// Finds the pod's interface in its own namespace: the one that has one of `addresses`, or eth0, or
+// the first one. The result has `addresses`, or those of that interface if there are none. The
 // error is a sentence.
 Result<PodNetns, std::string> look_into(const std::string& path, const NetnsIdentity& identity,
                                         const std::vector<std::string>& addresses);
@@ -34,7 +34,7 @@ class NetnsAddresses {
   // Enters each for a moment; skips those that cannot be entered.
   static NetnsAddresses read(const std::string& folder);
 
-  // `addresses` in numeric form. The error is a sentence: no namespace has one of them, or another
+  // `addresses` in numeric form. The error is a sentence: no namespace has one of them, or a second
   // one has it too, which a pod with CAP_NET_ADMIN can cause.
   Result<PodNetns, std::string> find(const std::vector<std::string>& addresses) const;
 

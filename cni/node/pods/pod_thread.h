@@ -26,18 +26,18 @@
 
 namespace fairlead::cni::node {
 
-// Processor time that the agent spends for one pod, and what may be spent at once.
+// Rate of processor time that the agent spends for one pod, and what may be spent at once.
 inline constexpr double kPodTimePerSecond = 0.05;
 inline constexpr Duration kPodTimeAtOnce = std::chrono::milliseconds(400);
-// How often a thread that does not end is woken out of a system call.
+// How often a stopped thread that has not ended is woken out of a system call.
 inline constexpr std::chrono::milliseconds kPodKickInterval{50};
 
-// Processor time that may be spent. Pure.
+// The processor time that may be spent. Pure.
 class TimeBudget {
  public:
   explicit TimeBudget(TimePoint now) : counted_at_(now) {}
   void spend(Duration used) { left_ -= used; }
-  // How long the owner has to rest; zero: it may go on.
+  // How long the owner must rest; zero if it may continue.
   Duration rest(TimePoint now);
 
  private:
@@ -47,12 +47,12 @@ class TimeBudget {
 
 class PodThread {
  public:
-  // On the thread, for what runs there.
+  // The interface for work on the thread.
   class Here {
    public:
     bool stopped() const;
-    // Waits for these, until a time, or until stop(). Rests first where the thread has spent more
-    // time than it may. False: it is to end.
+    // Waits for the descriptors, until a time, or until stop(). Rests first if the thread has used
+    // more time than it may. False: the work must end.
     bool wait(std::span<pollfd> descriptors, TimePoint until);
 
    private:
@@ -67,16 +67,16 @@ class PodThread {
   };
   using Work = std::function<void(Here&)>;
 
-  // Returns when the thread has its own table. `work` owns what it uses, or uses what lives as long
-  // as the process: a thread that a pod blocks outlives *this. Errors: kExhausted without a thread,
-  // those of close_range(2).
+  // Returns when the thread has its own table. `work` owns what it uses, or uses objects that live
+  // as long as the process: a thread that a pod blocks outlives *this. Errors: kExhausted if there
+  // is no thread, those of close_range(2).
   static Result<std::unique_ptr<PodThread>> start(Work work);
-  // Stops it, and leaves it to itself where it has not ended.
+  // Stops the thread, and detaches it if it has not ended.
   ~PodThread();
 
-  // It is to end. Does not wait.
+  // Asks the thread to end. Does not wait.
   void stop();
-  // After stop(): wakes it out of a call that waits.
+  // After stop(): wakes the thread out of a blocking call.
   void kick();
   bool ended() const;
 
@@ -85,7 +85,7 @@ class PodThread {
   explicit PodThread(std::unique_ptr<Shared> shared);
   static void run(Shared& shared, const Work& work);
 
-  std::unique_ptr<Shared> shared_;  // goes to the thread when that outlives *this
+  std::unique_ptr<Shared> shared_;  // passes to the thread if that outlives *this
   std::thread thread_;
 };
 

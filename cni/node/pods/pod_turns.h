@@ -1,5 +1,5 @@
-// What Events about the pods of a node have in common: which pods come first when a report has no
-// room for all, and which are forgotten. Pure. For one thread.
+// Common part of Events about the pods of a node: which pods come first if a report has no room for
+// all, and which are forgotten. Pure. For one thread.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class PodTurns {
   std::size_t first_ = 0;  // place of the pod with the next turn
 };
 
-// `made`: a map by UID of the pod.
+// Removes the entries of other pods. `made`: a map by UID of the pod.
 template <typename Made>
 void forget_others(Made& made, const std::vector<PodLine>& pods) {
   std::erase_if(made, [&](const auto& one) {

@@ -21,10 +21,10 @@ class SidecarAnswers {
   // pods that stall.
   std::vector<std::size_t> order(const std::vector<PodFinding>& pods);
 
-  // The answer of a sidecar in this report; nothing if it did not answer.
+  // Records a sidecar's answer for this report; empty if it did not answer.
   void record(const NetnsIdentity& pod, std::optional<SidecarCounts> counts);
 
-  // With the last answer, of this report or an earlier one.
+  // The pod with its latest answer, of this report or an earlier one.
   PodLine line(PodFinding pod) const;
 
  private:
@@ -36,7 +36,7 @@ class SidecarAnswers {
   };
   const Asked* find(const NetnsIdentity& pod) const;
 
-  std::vector<Asked> asked_;  // as the pods of order()
+  std::vector<Asked> asked_;  // in the order of the pods of order()
   std::uint64_t questions_ = 0;
 };
 

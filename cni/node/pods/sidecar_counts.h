@@ -14,16 +14,16 @@ namespace fairlead::cni::node {
 // A longer or later answer counts as no answer.
 inline constexpr std::size_t kSidecarAnswerBytesMax = 256 << 10;
 inline constexpr Duration kSidecarAnswerMax = std::chrono::milliseconds(300);
-// With all questions, and a thread that has to begin.
+// For all queries of a call, and the start of a thread.
 inline constexpr Duration kSidecarCallMax = 3 * kSidecarAnswerMax;
 inline constexpr std::size_t kSidecarReasonsMax = 16;  // of the connections over TCP
 
 struct SidecarCounts {
-  // Connections since it started. brief: they ended before they had earned SMC-R.
+  // Connections since it started. brief: ended before they had earned SMC-R.
   std::uint64_t smcr = 0, tcp = 0, brief = 0;
   std::uint64_t links = 0;  // active
   std::map<std::string, std::uint64_t> reasons;
-  // What it took back from the process before it. All zero if there was none.
+  // What the sidecar took back from the previous process. All zero if there was none.
   struct HandOver {
     std::uint64_t kept = 0, lost = 0;  // connections
     std::uint64_t parked_nanoseconds = 0;

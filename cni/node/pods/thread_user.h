@@ -14,8 +14,8 @@ inline constexpr std::uint32_t kThreadUserMax = 0xFFFF'FFFDu;
 
 // Gives the calling thread, and threads that it starts, a random real user id of that range. The
 // effective and the saved id stay, and with them capabilities, access to files and SO_PEERCRED.
-// Other threads of the process keep theirs. Errors: kPermission without CAP_SETUID, kUnsupported
-// where a user namespace does not map the id, others.
+// Other threads of the process keep their ids. Errors: kPermission without CAP_SETUID, kUnsupported
+// if a user namespace does not map the id, others.
 Result<std::uint32_t> take_thread_user();
 
 }  // namespace fairlead::cni::node

@@ -50,7 +50,7 @@ void EncryptionNotes::look() {
 
 void EncryptionNotes::look_at(const AttachmentState& state, const PathFacts& node) {
   const std::string pod = name_of(state);
-  // A container of the pod with CAP_NET_ADMIN may fill what is read.
+  // A container of the pod with CAP_NET_ADMIN can make what is read arbitrarily large.
   const auto asked = calls_.ask(state.attachment.container_id, kCallMax,
                                 [state, node] { return note_paths(state, node); });
   if (!asked) return tell_failure(pod, Error{Errc::kTimedOut, "reading the pod's paths"});

@@ -18,7 +18,7 @@ class EncryptionNotes {
  public:
   explicit EncryptionNotes(std::string run_dir) : run_dir_(std::move(run_dir)) {}
 
-  // How long a pod may make this; its note is not changed then.
+  // How long a pod may delay the check; after that, its note is not changed.
   static constexpr Duration kCallMax = std::chrono::seconds(1);
 
   // Enters the network namespace of each pod, on a thread for the pod. If the kernel does not

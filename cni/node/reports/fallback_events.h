@@ -24,10 +24,10 @@ struct FallbackEvent {
 
 class FallbackEvents {
  public:
-  // Events of one report. The others follow with later reports, so that a node that starts hundreds
-  // of pods at once does not flood the API server.
+  // Maximum number of Events per report. Others follow with later reports, so that a node that
+  // starts hundreds of pods at once does not flood the API server.
   static constexpr std::size_t kEventsPerReportMax = 8;
-  // Limit of these for one pod, so that a pod with many reasons leaves room for others.
+  // Limit for one pod, so that a pod with many reasons leaves room for others.
   static constexpr std::size_t kEventsPerPodMax = 2;
 
   // The Events that are due. A full report ends after the last pod that fits, and the next report

@@ -16,16 +16,16 @@ namespace fairlead::cni::node {
 
 struct HandOverEvent {
   std::string pod_uid;
-  std::uint64_t parked_nanoseconds = 0;  // no two hand-overs of a pod have the same
+  std::uint64_t parked_nanoseconds = 0;  // unique among the hand-overs of a pod
   event::ClusterEvent event;
 };
 
 class HandOverEvents {
  public:
-  // Events of one report. The others follow with later reports, so that a rollout does not flood
-  // the API server.
+  // Maximum number of Events per report. Others follow with later reports, so that a rollout does
+  // not flood the API server.
   static constexpr std::size_t kEventsPerReportMax = 8;
-  // Of one pod, whose sidecar may tell anything.
+  // Limit for one pod, whose sidecar may send any answer.
   static constexpr unsigned kEventsPerPodMax = 32;
 
   // The Events that are due. A full report ends after the last pod that fits, and the next report

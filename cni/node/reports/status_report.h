@@ -19,7 +19,7 @@ inline constexpr std::size_t kReportBytesMax = 512 << 10;
 
 struct PodLine {
   PodFinding pod;
-  bool asked = false;  // at least once; one report cannot query all if some stall
+  bool asked = false;  // at least once; one report cannot query all pods if some stall
   bool answers = false;
   SidecarCounts counts;
 };
