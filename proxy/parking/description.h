@@ -32,7 +32,7 @@ struct Parked {
   std::optional<Error> refused;  // decode(): why the first of the latter was refused
 };
 
-// Of one connection or listener, without its waiting bytes.
+// Limit for one connection or listener, without its waiting bytes.
 inline constexpr std::size_t kDescribedBytesMax = 1024;
 
 // Drops the connections with the most waiting bytes, so that the description of the others takes at

@@ -30,7 +30,7 @@
 
 namespace fairlead::parking {
 
-// In the abstract namespace of the pod's network namespace.
+// The keeper's socket, in the abstract socket namespace of the pod.
 inline constexpr const char* kKeeperSocket = "@fairlead-keeper";
 
 struct KeeperRecord {

@@ -43,7 +43,7 @@ enum class AgentMetric : std::uint8_t {
 };
 using AgentMetricInfo = exposition::MetricInfo<AgentMetric>;
 
-// In the order of the output.
+// All metrics, in the order of the output.
 std::span<const AgentMetricInfo> agent_metric_table();
 
 }  // namespace fairlead::cni::node

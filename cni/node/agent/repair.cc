@@ -78,7 +78,7 @@ Repaired repair_pod(const NodePod& pod, const PodNetns& netns, const RepairPlace
 
 bool is_known(const Known& known, const NodePod& pod) {
   return known.uids.contains(pod.uid) ||
-         // For runtimes that pass the plugin no uid.
+         // Compared because some runtimes pass the plugin no uid.
          (!pod.netns.empty() && std::find(known.namespaces.begin(), known.namespaces.end(),
                                           pod.identity) != known.namespaces.end());
 }
@@ -129,7 +129,7 @@ std::vector<Repaired> repair(const RepairPlaces& places, const NodeConfig& confi
       all.push_back({&pod, false, netns.error()});
       continue;
     }
-    // For runtimes that pass the plugin no uid.
+    // Compared because some runtimes pass the plugin no uid.
     if (std::find(known.namespaces.begin(), known.namespaces.end(), netns->identity) !=
         known.namespaces.end())
       continue;

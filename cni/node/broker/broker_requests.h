@@ -45,7 +45,7 @@ class BrokerDevices {
   virtual bool send(Member member, const broker::Message& message,
                     std::span<const int> descriptors = {}) = 0;
   virtual bool drop(Member member) = 0;
-  // For requests that no correct sidecar sends.
+  // Drops a device that has sent a request that no correct sidecar sends.
   virtual bool drop_hostile(Member member, const char* what) = 0;
   // Called when the device with this index in the pod was refused. It may come again after a while.
   virtual void avoid(const std::string& pod, unsigned index) = 0;

@@ -23,7 +23,7 @@ namespace fairlead::cni::node::nri {
 // dropped.
 inline constexpr std::size_t kDeliveriesMax = 4096;
 
-// For a container that is still being started.
+// Retries for a container that is still being started.
 inline constexpr std::chrono::seconds kLateRetryInterval{2};
 inline constexpr unsigned kLateTriesMax = 30;
 // How long a pod may delay a call of a delivery.

@@ -56,7 +56,7 @@ struct ContainerFacts {
 
 // Determines RLIMIT_MEMLOCK. RLIM_INFINITY means no limit.
 struct MemlockRule {
-  // Nothing: the memory limit of the container, or unlimited if it has none.
+  // Empty: the memory limit of the container, or unlimited if it has none.
   std::optional<std::uint64_t> bytes;
   // Above this value, a runtime without the right to raise the limit does not start the container.
   std::uint64_t ceiling_bytes = RLIM_INFINITY;

@@ -42,7 +42,7 @@ Result<SidecarCounts> ask_sidecar(const std::string& netns, const NetnsIdentity&
 Result<void> ask_readiness(const std::string& netns, const NetnsIdentity& identity,
                            std::uint32_t uid);
 
-// From the bodies of the answers to /stats and /fallbacks. Pure.
+// Parses the bodies of the answers to /stats and /fallbacks. Pure.
 Result<SidecarCounts> parse_sidecar_counts(const std::string& stats, const std::string& fallbacks);
 
 }  // namespace fairlead::cni::node

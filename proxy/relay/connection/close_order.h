@@ -1,4 +1,4 @@
-// Which of two proxies is the first to close the TCP connection between them.
+// Decides which of two proxies is the first to close the TCP connection between them.
 //
 // The side that closes first keeps the connection in TIME_WAIT, and its address and port stay in
 // use. Applications notice: a client does not run out of ports as long as its servers close first.

@@ -26,7 +26,7 @@ class InboundHandshake final {
   enum class First : std::uint8_t { kProposal, kFramesOrProposal };
   // `assumed`: by configuration the client speaks SMC; its SYN carried no option.
   InboundHandshake(SessionResources& session, First first, bool assumed);
-  // After the client's hand-over.
+  // Begins after the client's hand-over.
   InboundHandshake(SessionResources& session, std::unique_ptr<FramedRelay> framed);
   // As above, but another process has sent the Accept. The Confirm of a first contact is declined.
   // Other clients accept no Decline any more, and their connections end.

@@ -28,7 +28,7 @@ namespace fairlead::relay {
 // are reset instead of closed. For SMC-R the latter holds from the beginning.
 inline constexpr Duration kLastingFrom = std::chrono::seconds(1);
 
-// Where the other end believes an accepted connection leads.
+// The destination of an accepted connection, as its other end believes.
 enum class Arrival : std::uint8_t {
   kAtListener,  // to the address where it was accepted
   kRedirected,  // to its destination

@@ -95,8 +95,8 @@ std::size_t SocketMemory::cost(unsigned level, bool bounded) const {
 }
 
 // While memory is plenty, new connections begin at the largest level. A receive buffer of only two
-// packets of the loopback device would keep the window of TCP small for good, however much it grows
-// later.
+// packets of the loopback device would keep the TCP window small permanently, however much the
+// buffer grows later.
 unsigned SocketMemory::level_for(const MemoryBudget& budget) {
   const std::size_t left = budget.left_bytes();
   const std::size_t sixteenth = budget.limit_bytes() / 16;

@@ -19,49 +19,50 @@
 namespace fairlead::relay {
 
 struct PoolSize {
-  std::uint32_t entries = 0;  // messages of rdma::kMessageBytesMax, at most
-  std::uint32_t limit = 0;    // with fewer left of all entries the device says so
-  std::uint32_t first = 0;    // entries to begin with
+  std::uint32_t entries = 0;  // maximum; each of rdma::kMessageBytesMax
+  std::uint32_t limit = 0;    // the device reports when fewer of all entries are left
+  std::uint32_t first = 0;    // initial entries
 };
 inline constexpr PoolSize kPoolOfWorker{512, 64, 64};
 inline constexpr PoolSize kPoolOfGroup{128, 16, 8};
 inline constexpr PoolSize kPoolOfLink = kPoolOfGroup;
-// What a device must be able to register before it is used: a pool of a group that has grown.
+// What a device must be able to register before it is used: a group's pool at full size.
 inline constexpr PoolSize kPoolOnTrial{kPoolOfGroup.entries, kPoolOfGroup.limit,
                                        kPoolOfGroup.entries};
-// The buffers of a worker's pool take at most this part of its memory, and are so many at least.
+// The buffers of a worker's pool take at most 1/kPoolShare of its memory, but not fewer than
+// kPoolEntriesMin entries.
 inline constexpr std::size_t kPoolShare = 8;
 inline constexpr std::uint32_t kPoolEntriesMin = 64;
 PoolSize pool_of_worker(std::size_t memory_bytes);
 
 class ReceivePool;
 
-// The pools of one device: finds the one of a completion. Outlives them.
+// The pools of one device; finds the pool of a completion. Outlives the pools.
 class ReceivePools {
  public:
   ReceivePools() = default;
   ReceivePools(const ReceivePools&) = delete;
   ReceivePools& operator=(const ReceivePools&) = delete;
 
-  // Null when the pool of that message has gone meanwhile.
+  // Null if the pool of that message has gone meanwhile.
   ReceivePool* pool_of(const rdma::Completion& received) const;
-  // What was taken back waits for other messages from here on.
+  // Posts the buffers that were taken back, so that they receive again.
   Result<void> post_again();
-  // A limit was reached; the device does not tell whose. All are armed again.
+  // Some pool has reached its limit; the device does not tell which. Arms the limits of all again.
   void limit_reached();
 
  private:
   friend class ReceivePool;
 
   std::unordered_map<std::uint32_t, ReceivePool*> pools_;  // by number, the upper part of a WorkId
-  std::vector<ReceivePool*> due_;                          // have something to post again
+  std::vector<ReceivePool*> due_;                          // pools that have something to post
   std::uint32_t last_number_ = 0;
 };
 
 class ReceivePool {
  public:
-  // The first buffers are posted. `device`, `domain` and `budget` outlive the pool, which outlives
-  // the queue pairs on its queue. kMemoryLimit where `budget` has no room for the buffers.
+  // Posts the first buffers. `device`, `domain` and `budget` outlive the pool, which outlives the
+  // queue pairs on its queue. kMemoryLimit if `budget` has no room for the buffers.
   static Result<std::unique_ptr<ReceivePool>> create(ReceivePools& pools, rdma::Device& device,
                                                      rdma::ProtectionDomain& domain, PoolSize size,
                                                      MemoryBudget& budget);
@@ -71,9 +72,9 @@ class ReceivePool {
 
   rdma::SharedReceiveQueue& queue() { return *queue_; }
   std::uint32_t buffer_count() const { return buffer_count_; }
-  // What was received, until take_back().
+  // The received bytes; valid until take_back().
   std::span<const std::byte> message(const rdma::Completion& received) const;
-  // Its buffer is free again, for ReceivePools::post_again().
+  // Frees the message's buffer for ReceivePools::post_again().
   void take_back(const rdma::Completion& received);
 
  private:

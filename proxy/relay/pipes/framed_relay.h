@@ -18,7 +18,7 @@
 
 namespace fairlead::relay {
 
-// From the application into frames.
+// Moves bytes from the application into frames.
 class FramedOut {
  public:
   // `preface`: send the client's preface before the first frame.
@@ -66,7 +66,7 @@ class FramedOut {
 
 static_assert(smc::kFramedBytesMax % kBacklogStepBytes == 0);
 
-// From frames to the application.
+// Moves bytes from frames to the application.
 class FramedIn {
  public:
   FramedIn(event::Stream& net, event::Stream& app, smc::Deferral& deferral,

@@ -32,7 +32,7 @@ class MemoryBudget {
   std::size_t limit_bytes() const { return limit_; }
   std::size_t left_bytes() const { return limit_ - used_; }
   std::size_t rings_limit_bytes() const { return rings_limit_; }
-  // For kRings and kPeerRings together.
+  // What is left for kRings and kPeerRings together.
   std::size_t rings_left_bytes() const;
   std::size_t used_bytes(MemoryUse use) const { return used_by_[static_cast<std::size_t>(use)]; }
 

@@ -1,14 +1,14 @@
 // When to poll instead of blocking. Waking a sleeping CPU costs more than a small message does, so
 // a worker that expects an answer polls for a while. Three rules protect other threads from that:
 //
-//   budget     fruitless polling may use `share_max` percent of a core, from a bucket that holds
-//              kBucket; polling that finds something is free, because it replaces a wake-up
-//   courtesy   the core is offered to others all the time (sched_yield); if somebody keeps it for
-//              longer than kYieldMax, polling stops for a while, twice as long each time that this
-//              happens again soon
-//   idleness   nothing is polled for unless something happened since the last wait
 //
-// Pure: times come in, advice goes out.
+//   budget     fruitless polling may use `share_max` percent of a core, from a bucket of kBucket;
+//              successful polling is free, because it replaces a wake-up
+//   courtesy   the core is always offered to others (sched_yield); if somebody keeps it longer than
+//              kYieldMax, polling stops for a time, which doubles if this soon happens again
+//   idleness   nothing is polled for unless something has happened since the last wait
+//
+// Pure: takes times, and returns advice.
 #pragma once
 
 #include <algorithm>
