@@ -22,8 +22,8 @@ struct NodePod {
   std::string netns{};
   NetnsIdentity identity{};
   std::string version{};  // of the object; may be empty; does not change unless the pod does
-  // Why the pod could not be read: a sentence; empty if it was read. Without it only names and uid
-  // are known, not annotations, addresses and sidecar.
+  // Why the pod could not be read: a sentence; empty if it was read. Of an unread pod only names
+  // and uid are known, not annotations, addresses and sidecar.
   std::string unread{};
 };
 

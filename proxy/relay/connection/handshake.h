@@ -106,7 +106,7 @@ void leave(HandshakeCommon& common, TimePoint now);
 bool awaits_hand_over(const HandshakeCommon& common);
 bool awaits_peer(const HandshakeCommon& common);
 
-// Set the kHandshake deadline to `until`, or to the handshake's own deadline.
+// Both set the kHandshake deadline: to `until`, or to that of the handshake itself.
 void wait_until(HandshakeCommon& common, TimePoint until);
 void wait_for_peer(HandshakeCommon& common);
 Place place(const HandshakeCommon& common);

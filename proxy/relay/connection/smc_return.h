@@ -17,8 +17,8 @@
 
 namespace fairlead::relay {
 
-// Time from the begin of a return until both sides are done. If a peer takes longer, the connection
-// is lost.
+// Time from the beginning of a return until both sides are done. If a peer takes longer, the
+// connection is lost.
 inline constexpr Duration kReturnWait = std::chrono::seconds(10);
 // The remaining bytes of a send ring may not fit into frames yet. No event tells when they do.
 inline constexpr Duration kRingLook = std::chrono::milliseconds(1);

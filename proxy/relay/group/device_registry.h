@@ -50,8 +50,8 @@ class DeviceRegistry final : public FdHandler {
 
   const PeerId& peer_id() const { return peer_id_; }
 
-  // If two devices lead to a peer, one that does not leave the node is preferred, then the older
-  // one.
+  // If two devices lead to a peer, one that does not leave the node is preferred, then the one
+  // added first.
   Result<void> add(std::unique_ptr<rdma::Device> device,
                    std::unique_ptr<Reachability> reachability);
   // Destroys a device that is gone for good. False: link groups or handshakes still use it.

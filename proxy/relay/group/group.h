@@ -24,7 +24,7 @@
 namespace fairlead::relay {
 
 // How long a terminated group waits until its last messages are sent and the peer's have arrived.
-// If the queue pair is gone, the peer repeats its last message without end on some devices.
+// If our queue pair is gone, the peer repeats its last message without end on some devices.
 inline constexpr Duration kClosingWait = std::chrono::seconds(2);
 
 // The ring sizes that a connection asks for.

@@ -94,8 +94,8 @@ class FramedIn {
   bool lost() const { return lost_; }
   // The application has received the end of the stream.
   bool finished() const { return finished_; }
-  // Maximum memory that untaken bytes of the application may need. It only shrinks, unless the
-  // window grows.
+  // Maximum memory for bytes that the application has not taken. It only shrinks, unless the window
+  // grows.
   std::size_t ahead_bytes_max() const {
     if (deferral_.peer_ended() || discards_) return waiting_.held_bytes();
     if (deferral_.windows()) return window_bytes();
@@ -107,7 +107,7 @@ class FramedIn {
     const std::uint64_t passed = std::min(waiting_.written(), deferral_.bytes_received_max());
     return std::max<std::size_t>(smc::kFirstWindowBytes, deferral_.bytes_received_max() - passed);
   }
-  // The application takes nothing any more: from now on, its bytes are dropped.
+  // The application takes nothing any more: from now on, bytes for it are dropped.
   void discard() {
     discards_ = true;
     refused_ = false;

@@ -1,7 +1,6 @@
 // When to poll instead of blocking. Waking a sleeping CPU costs more than a small message does, so
 // a worker that expects an answer polls for a while. Three rules protect other threads from that:
 //
-//
 //   budget     fruitless polling may use `share_max` percent of a core, from a bucket of kBucket;
 //              successful polling is free, because it replaces a wake-up
 //   courtesy   the core is always offered to others (sched_yield); if somebody keeps it longer than

@@ -155,7 +155,7 @@ class Worker final : public SessionHost, public DeviceUsers {
       timer.set(until);
     }
     TimePoint deadline;
-    TimePoint last{};    // keeps turns coming while there is something to do
+    TimePoint last{};    // the end even if sessions still negotiate
     event::Timer timer;  // wakes the thread
     bool hurried = false;
   };
