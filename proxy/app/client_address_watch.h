@@ -1,4 +1,4 @@
-// Takes the map of the client-address programs from the node side, and looks at intervals whether
+// Takes the map of the client-address programs from the node side, and checks at intervals whether
 // the programs still read it.
 #pragma once
 
@@ -21,15 +21,16 @@
 namespace fairlead {
 
 inline constexpr Duration kClientAddressProbeInterval = std::chrono::seconds(5);
-// Maps of one life of a sidecar: a pod gets another one only when its programs are attached again.
+// Maps during the life of a sidecar. A pod gets another one only when its programs are attached
+// again.
 inline constexpr std::size_t kClientAddressMapsMax = 8;
 
-// A thread that listens and probes for as long as it lives.
+// Runs a thread that listens and probes until destruction.
 class ClientAddressWatch {
  public:
-  // `map_fd`: of a map that applications' addresses are read from, from now on; nothing, with the
-  // reason: they are not, for now. Called on the watch's thread. The descriptor stays open as long
-  // as the watch lives. False: not everybody knows it yet, and it is called again later.
+  // `map_fd`: applications' addresses are read from this map from now on. Empty: for now they are
+  // not shown, for the reason `why`. Called on the watch's thread. The descriptor stays open as
+  // long as the watch lives. False: not every worker knows it yet, so the call is repeated later.
   using Changed = std::function<bool(std::optional<int> map_fd, const std::string& why)>;
 
   static Result<std::unique_ptr<ClientAddressWatch>> start(Changed changed);

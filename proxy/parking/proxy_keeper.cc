@@ -86,7 +86,7 @@ Result<ProxyKeeper::Received> ProxyKeeper::read_until(TimePoint deadline) {
   }
 }
 
-// A keeper that was replaced meanwhile is as good as none.
+// A keeper that was replaced meanwhile counts as none.
 Result<std::optional<KeeperRecord>> ProxyKeeper::await_hello(TimePoint deadline) {
   for (;;) {
     while (!keeper_) {
@@ -139,7 +139,8 @@ void ProxyKeeper::run() {
       const bool known = received && (received->record.kind == Kind::kHello ||
                                       received->record.kind == Kind::kPark);
       if (known && received->record.kind == Kind::kPark) park_wanted_();
-      // One that holds something for us comes too late: what we have would be mixed up with it.
+      // A keeper that holds something for us comes too late: this would mix with our own
+      // connections.
       if (known && received->record.holds) {
         answer(Refusal::kBusy, 0);
         LogEvent(LogLevel::kWarn, kLogger, "refused")
@@ -156,7 +157,7 @@ Result<void> ProxyKeeper::await_room(const Error& why, TimePoint deadline) {
   const int wait = milliseconds_until(deadline);
   if (wait == 0) return Error{Errc::kTimedOut, "the keeper does not read", why.system};
   if (why.system == ETOOMANYREFS) {
-    // The socket is writable all the same.
+    // The socket is writable nevertheless, so only a pause helps.
     (void)wait_for_events({}, std::min(wait, static_cast<int>(kInFlightRetry.count())));
     return {};
   }

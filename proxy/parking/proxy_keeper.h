@@ -1,5 +1,6 @@
-// The proxy's end of the way to a keeper: listens for the keeper of this pod, takes back what it
-// holds, and parks there. Between start and end a thread waits for keepers that come and go.
+// The proxy's end of the connection to a keeper: listens for the keeper of this pod, takes back
+// what it holds, and parks there. Between start() and stop() a thread handles keepers that come and
+// go.
 #pragma once
 
 #include <array>

@@ -156,7 +156,7 @@ struct Agent::Parts {
     }
   }
 
-  // Without it sidecars of this node use RNICs or TCP.
+  // Without a broker, sidecars of this node use RNICs or TCP.
   void start_broker() {
     auto created = Broker::create(
         {settings.places.run_dir, settings.entry.value("proxyUid", kubernetes::kSidecarUid)});
@@ -169,8 +169,8 @@ struct Agent::Parts {
     broker_thread = std::thread([this] { broker->run(); });
   }
 
-  // Without them applications of this node see their own pod's address as the peer's address, and
-  // the connections of a sidecar end with it.
+  // Without these threads, applications of this node see their own pod's address as the peer's
+  // address, and the connections of a sidecar end with it.
   void start_pods() {
     const std::string& run_dir = settings.places.run_dir;
     const std::uint32_t uid = settings.entry.value("proxyUid", kubernetes::kSidecarUid);
@@ -240,7 +240,7 @@ struct Agent::Parts {
     return listed;
   }
 
-  // Without them, pods whose annotations the runtime does not pass are repaired later.
+  // Without these answers, pods whose annotations the runtime does not pass are repaired later.
   void start_answers(const event::ApiServer& server) {
     auto started =
         PodAnswers::start(settings.places.run_dir, settings.cluster.places.cgroup_root, server);
@@ -251,7 +251,7 @@ struct Agent::Parts {
           .field("what", started.error().message);
   }
 
-  // Without it pods are set up only when they start.
+  // Without these chores, pods are set up only when they start.
   void start_chores() {
     const ClusterSettings& wanted = settings.cluster;
     if (!wanted.repair && !wanted.label && !wanted.status) return;
@@ -296,7 +296,7 @@ Outcome<std::unique_ptr<Agent>> Agent::start(AgentSettings settings) {
   auto parts = std::make_unique<Parts>();
   parts->settings = std::move(settings);
   const Places& places = parts->settings.places;
-  // Before the first check, so that no change is missed.
+  // Created before the first check, so that no change is missed.
   parts->watcher = SMC_TRY(watch(places));
   const auto installed = SMC_TRY(install(places, parts->settings.entry));
   parts->note(installed);

@@ -27,7 +27,7 @@
 
 namespace fairlead::cni::node {
 
-// Pods with a thread. Others are refused, and tried again.
+// Maximum number of pods with a thread. Other pods are refused, and tried again.
 inline constexpr std::size_t kAgentPodsMax = 1024;
 // Interval of checks for pods that ended without a DEL, and for pods without a thread.
 inline constexpr std::chrono::seconds kAgentPodsLook{10};
@@ -93,7 +93,7 @@ class AgentPods {
   void look();
   void begin(const std::string& container, Pod& pod);
   void end(std::unique_ptr<PodThread> thread);
-  // Wakes threads that shall end, and forgets those that have.
+  // Wakes threads that must end, and forgets those that have ended.
   void reap();
   void count();
   std::size_t running() const;

@@ -70,7 +70,7 @@ std::string answer_about(const PodQuestion& question, const Result<NodePod, std:
                          std::string_view cgroup_path) {
   if (!pod) return refusal(pod.error());
   if (!pod->unread.empty()) return to_text(Json{{"error", pod->unread}, {"unread", true}});
-  // Another pod with that name, for example of a StatefulSet.
+  // Another pod has the name by now, for example of a StatefulSet.
   if (!question.uid.empty() && question.uid != pod->uid) return refusal("another pod by now");
   Json annotations = Json::object();
   for (const auto& [key, value] : pod->annotations)

@@ -59,7 +59,7 @@ struct PodThread::Shared {
   std::atomic<bool> stopped{false};
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<Result<void>> begun;  // guarded: whether the thread has its own table
+  std::optional<Result<void>> begun;  // guarded by mutex: whether the thread has its own table
   bool ended = false;                 // guarded
   bool abandoned = false;             // guarded: the thread owns this
 };
@@ -100,7 +100,7 @@ Result<std::unique_ptr<PodThread>> PodThread::start(Work work) {
   try {
     made->thread_ = std::thread([shared = made->shared_.get(), work = std::move(work)]() mutable {
       run(*shared, work);
-      work = nullptr;  // what it owns may block, too
+      work = nullptr;  // destroying what it owns may block too
       std::unique_lock lock(shared->mutex);
       shared->ended = true;
       const bool ours = shared->abandoned;
@@ -122,7 +122,7 @@ Result<std::unique_ptr<PodThread>> PodThread::start(Work work) {
 
 void PodThread::run(Shared& shared, const Work& work) {
   const int stop_event = shared.stop_event.get();
-  // From here on the number means this file in both tables.
+  // From here on the number identifies this file in both tables.
   const bool unshared = close_numbers(stop_event + 1, UINT_MAX, CLOSE_RANGE_UNSHARE);
   {
     const std::lock_guard lock(shared.mutex);
