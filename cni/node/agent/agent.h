@@ -12,14 +12,24 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "base/linux/handle.h"
 #include "base/result.h"
+#include "cni/node/agent/agent_metrics.h"
+#include "cni/node/agent/agent_services.h"
 #include "cni/node/agent/install.h"
+#include "cni/node/agent/probes.h"
+#include "cni/node/agent/rnic_counters.h"
 #include "cni/node/cluster/cluster_chores.h"
 #include "cni/node/nri/nri_plugin.h"
 #include "cni/node/nri/rnic_access.h"
+#include "cni/node/pods/pod_answers.h"
 #include "cni/node/pods/pod_check.h"
+#include "cni/node/reports/encryption_notes.h"
+#include "cni/plugin/node_config.h"
 
 namespace fairlead::cni::node {
 
@@ -50,16 +60,39 @@ class Agent {
  public:
   // Installs, opens the log socket in run_dir and listens. Errors name the cause in `what`.
   static Outcome<std::unique_ptr<Agent>> start(AgentSettings settings);
-  ~Agent();
 
   // Returns at SIGTERM or SIGINT, which the caller has blocked. Removes nothing, because usually
   // another agent replaces this one.
   void run();
 
  private:
-  struct Parts;
-  explicit Agent(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  Agent(AgentSettings settings, FileDescriptor watcher, PluginLog log);
+  // Errors: those of serve().
+  Outcome<void> start_services();
+  void note(const Outcome<Installed>& installed);
+  void collect();
+  void start_rnic_access(const Outcome<NodeConfigRead>& config);
+  bool repairs_from(RepairSource source) const;
+  void start_answers(const event::ApiServer& server);
+  void start_chores(const Outcome<NodeConfigRead>& config);
+  Outcome<void> serve();
+
+  // Destroyed from the last one on: the chores use the connection to the runtime, and the probes
+  // read what all others count.
+  AgentSettings settings_;
+  AgentMetrics metrics_;
+  FileDescriptor watcher_;
+  PluginLog log_;
+  PodCheck check_;
+  EncryptionNotes encryption_;
+  std::vector<std::string> wanted_ports_;  // those that the configuration names
+  std::optional<RnicCounterReader> rnic_counters_;
+  BrokerService broker_;
+  SidecarPods pods_;
+  std::unique_ptr<PodAnswers> answers_;
+  RnicAccessService rnic_access_;
+  std::unique_ptr<Probes> probes_;
+  std::optional<ClusterChores> chores_;
 };
 
 }  // namespace fairlead::cni::node
