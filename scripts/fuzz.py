@@ -52,7 +52,7 @@ UNDER_TEST = {
     "decline": ["proxy/wire/clc.cc"],
     "description": ["proxy/parking/description.cc"],
     "frame": ["proxy/wire/frame.cc"],
-    "frames_relay": ["proxy/smc/deferral.cc", "proxy/relay/pipes/framed_relay", "proxy/relay/pipes/duplex.h",
+    "frames_relay": ["proxy/smc/frames/deferral.cc", "proxy/relay/pipes/framed_relay", "proxy/relay/pipes/duplex.h",
                      "proxy/relay/pipes/backlog.cc", "proxy/wire/frame.cc"],
     "http": ["proxy/event/http/", "proxy/admin/query.cc"],
     "kubeconfig": ["proxy/ctl/cluster/kubeconfig.cc", "injector/manifest.cc", "proxy/event/https/base64.cc"],

@@ -8,7 +8,7 @@
 #include "base/address.h"
 #include "base/time.h"
 #include "rdma/verbs/routes.h"
-#include "smc/negotiate.h"
+#include "smc/clc/negotiate.h"
 
 namespace fairlead {
 

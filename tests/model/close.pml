@@ -1,7 +1,7 @@
 /* How one SMC-R connection ends. Each side has a Connection with its rings, and an application that may at any moment
  * write a byte, write an urgent byte, end its data, close, or abort.
  *
- * Modelled are proxy/smc/closing.h, close_state.h, and of connection.cc, tx_ring.cc and rx_ring.cc what a CDC message
+ * Modelled are proxy/smc/connection/closing.h, close_state.h, and of connection.cc, tx_ring.cc and rx_ring.cc what a CDC message
  * says, when one is due, and what one does. Of proxy/relay/pipes/smc_relay.cc it has the rules by which the application gets
  * a FIN or a reset. Cursors are positions that never wrap; failures of links are in failover.pml.
  *

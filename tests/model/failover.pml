@@ -3,8 +3,8 @@
  * reader answers with its consumer cursor. LINKS_LOST times, at any moment, the link in use fails. Each
  * side notices by itself, and until then posts to the link that is dead.
  *
- * Modelled are proxy/smc/tx_ring.cc with a send ring, and Connection::handle_cdc(),
- * handle_link_switched() and validation() of proxy/smc/connection.cc. Cursors are positions that never
+ * Modelled are proxy/smc/connection/tx_ring.cc with a send ring, and Connection::handle_cdc(),
+ * handle_link_switched() and validation() of proxy/smc/connection/connection.cc. Cursors are positions that never
  * wrap: the wrap is that of cursor.h and has tests of its own.
  *
  * What is assumed of the fabric, as reliable connections give it: messages of one link arrive in order

@@ -1,7 +1,7 @@
 /* One connection between two proxies that begins in frames over TCP, is handed over to SMC-R or declined to plain TCP,
  * and may return from SMC-R to frames. Side 0 is the client, side 1 the server.
  *
- * Modelled are proxy/smc/deferral.cc and return_to_frames.cc, and of proxy/relay the order in which frames_stage.cc,
+ * Modelled are proxy/smc/frames/deferral.cc and return_to_frames.cc, and of proxy/relay the order in which frames_stage.cc,
  * handshake.cc with both of its roles, smc_relay.cc, smc_return.cc and tcp_relay.cc use them. The TCP stream
  * carries items: frames, CLC messages, and plain bytes. The rings of SMC-R are a queue each way; their own rules are in
  * failover.pml and close.pml. How frames are cut on the way is tested in smc_test.

@@ -1,5 +1,5 @@
 /* The links of one group, and the LLC flows that add, delete and replace them: a server and a client, both as
- * proxy/smc/link_group.cc does it with add_link_flow.cc, delete_link_flow.h, pending_flows.h and termination.cc. The
+ * proxy/smc/group/link_group.cc does it with add_link_flow.cc, delete_link_flow.h, pending_flows.h and termination.cc. The
  * group begins with the CONFIRM_LINK of the first contact. The messages are those of version 2.
  *
  * At any moment, within the bounds below: a side sees a link fail; the client asks for a link, or a port of the server

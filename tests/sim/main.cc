@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "sim/cluster.h"
 #include "sim/event_file.h"
-#include "smc/rmb_keys.h"
+#include "smc/group/rmb_keys.h"
 
 #if defined(FAIRLEAD_ADDRESS_SANITIZER)
 #include <sanitizer/common_interface_defs.h>

@@ -159,7 +159,7 @@ class EndingTests(unittest.TestCase):
 
 class ChoosingQuickTests(unittest.TestCase):
     TESTS = ["tests/unit/smc", "tests/unit/relay", "tests/unit/base"]
-    OBJECTS = {"tests/unit/smc/CMakeFiles/smc_test.dir/a.cc.o": {"tests/unit/smc/a.cc", "proxy/smc/link.h", "proxy/base/log.h"},
+    OBJECTS = {"tests/unit/smc/CMakeFiles/smc_test.dir/a.cc.o": {"tests/unit/smc/a.cc", "proxy/smc/group/link.h", "proxy/base/log.h"},
                "tests/unit/relay/CMakeFiles/relay_test.dir/b.cc.o": {"tests/unit/relay/b.cc", "proxy/relay/group/group.h"}}
 
     def chosen(self, *changed):
@@ -180,7 +180,7 @@ class ChoosingQuickTests(unittest.TestCase):
     def test_the_list_of_ninja_is_read(self):
         text = "a/CMakeFiles/x.dir/b.cc.o: #deps 2, deps mtime 1 (VALID)\n    ../../proxy/smc/link.h\n    /usr/include/stdio.h\n\n"
         self.assertEqual(quick.included_by_object(text, Path("/p/build/dev"), Path("/p")),
-                         {"a/CMakeFiles/x.dir/b.cc.o": {"proxy/smc/link.h"}})
+                         {"a/CMakeFiles/x.dir/b.cc.o": {"proxy/smc/group/link.h"}})
 
 
 class Announcing(unittest.TestCase):

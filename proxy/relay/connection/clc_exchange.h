@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "event/stream.h"
-#include "smc/handshake.h"
+#include "smc/clc/handshake.h"
 
 namespace fairlead::relay {
 

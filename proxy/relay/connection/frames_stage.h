@@ -1,4 +1,5 @@
-// A connection in frames, until it has earned SMC-R or ends. See smc/deferral.h for the rules.
+// A connection in frames, until it has earned SMC-R or ends. See smc/frames/deferral.h for the
+// rules.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "relay/connection/group_membership.h"
 
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 
 namespace fairlead::relay {
 

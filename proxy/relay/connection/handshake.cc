@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "relay/connection/frames_stage.h"
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 #include "wire/frame.h"
 
 namespace fairlead::relay {

@@ -14,7 +14,7 @@
 #include "relay/connection/session_resources.h"
 #include "relay/connection/stage.h"
 #include "relay/group/device_slot.h"
-#include "smc/negotiate.h"
+#include "smc/clc/negotiate.h"
 
 namespace fairlead::relay {
 

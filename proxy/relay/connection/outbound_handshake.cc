@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "relay/connection/dial_stage.h"
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 
 namespace fairlead::relay {
 

@@ -1,5 +1,5 @@
 // Returns a connection from SMC-R to frames over its CLC connection, because one of the two proxies
-// is being replaced. smc/return_to_frames.h has the rules.
+// is being replaced. smc/frames/return_to_frames.h has the rules.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 #include "relay/connection/session_resources.h"
 #include "relay/pipes/backlog.h"
 #include "relay/pipes/smc_relay.h"
-#include "smc/return_to_frames.h"
+#include "smc/frames/return_to_frames.h"
 
 namespace fairlead::relay {
 

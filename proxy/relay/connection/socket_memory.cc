@@ -9,7 +9,7 @@
 #include "event/socket_buffers.h"
 #include "event/tcp_stream.h"
 #include "relay/pipes/tcp_relay.h"
-#include "smc/deferral.h"
+#include "smc/frames/deferral.h"
 
 namespace fairlead::relay {
 namespace {

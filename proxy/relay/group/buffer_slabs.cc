@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/assert.h"
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 
 namespace fairlead::relay {
 

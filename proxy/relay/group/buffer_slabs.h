@@ -14,7 +14,7 @@
 #include "base/stats.h"
 #include "rdma/device.h"
 #include "relay/pipes/memory_budget.h"
-#include "smc/rmb_slabs.h"
+#include "smc/group/rmb_slabs.h"
 
 namespace fairlead::relay {
 

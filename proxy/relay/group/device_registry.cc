@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 
 namespace fairlead::relay {
 namespace {

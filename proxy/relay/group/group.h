@@ -18,8 +18,8 @@
 #include "relay/group/link_transport.h"
 #include "relay/group/peer_memory.h"
 #include "relay/pipes/smc_relay.h"
-#include "smc/connection_table.h"
-#include "smc/link_group.h"
+#include "smc/group/connection_table.h"
+#include "smc/group/link_group.h"
 
 namespace fairlead::relay {
 

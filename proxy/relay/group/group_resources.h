@@ -15,7 +15,7 @@
 #include "relay/group/link_device.h"
 #include "relay/group/reachability.h"
 #include "relay/pipes/memory_budget.h"
-#include "smc/link_group.h"
+#include "smc/group/link_group.h"
 #include "wire/cdc.h"
 
 namespace fairlead::relay {

@@ -8,7 +8,7 @@
 #include "rdma/device.h"
 #include "relay/group/reachability.h"
 #include "relay/group/receive_pool.h"
-#include "smc/rmb_keys.h"
+#include "smc/group/rmb_keys.h"
 
 namespace fairlead::relay {
 

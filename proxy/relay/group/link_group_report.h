@@ -10,7 +10,7 @@
 #include "relay/group/group_memory.h"
 #include "relay/group/group_resources.h"
 #include "relay/group/link_transport.h"
-#include "smc/link_group.h"
+#include "smc/group/link_group.h"
 
 namespace fairlead::relay {
 

@@ -13,7 +13,7 @@
 #include "rdma/device.h"
 #include "relay/group/group_resources.h"
 #include "relay/group/receive_pool.h"
-#include "smc/link_set.h"
+#include "smc/group/link_set.h"
 
 namespace fairlead::relay {
 

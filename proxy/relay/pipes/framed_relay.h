@@ -1,5 +1,5 @@
 // A connection in frames, before it has earned SMC-R: one TCP stream is the application's, the
-// other one leads to the peer's proxy. smc/deferral.h has the rules.
+// other one leads to the peer's proxy. smc/frames/deferral.h has the rules.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "relay/pipes/backlog.h"
 #include "relay/pipes/duplex.h"
 #include "relay/pipes/tcp_relay.h"
-#include "smc/deferral.h"
+#include "smc/frames/deferral.h"
 
 namespace fairlead::relay {
 

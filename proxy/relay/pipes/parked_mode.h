@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "relay/pipes/backlog.h"
-#include "smc/deferral.h"
+#include "smc/frames/deferral.h"
 
 namespace fairlead::relay {
 

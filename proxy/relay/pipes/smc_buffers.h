@@ -10,8 +10,8 @@
 
 #include "relay/group/buffer_slabs.h"
 #include "relay/group/peer_rings.h"
-#include "smc/rmb_keys.h"
-#include "smc/tx_ring.h"
+#include "smc/connection/tx_ring.h"
+#include "smc/group/rmb_keys.h"
 
 namespace fairlead::relay {
 

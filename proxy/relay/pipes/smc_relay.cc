@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 
 namespace fairlead::relay {
 namespace {

@@ -15,8 +15,8 @@
 #include "relay/pipes/reset_delay.h"
 #include "relay/pipes/smc_buffers.h"
 #include "relay/pipes/unheard.h"
-#include "smc/connection.h"
-#include "smc/rmb_keys.h"
+#include "smc/connection/connection.h"
+#include "smc/group/rmb_keys.h"
 
 namespace fairlead::relay {
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "base/assert.h"
-#include "smc/clc_stream.h"
+#include "smc/clc/clc_stream.h"
 #include "wire/frame.h"
 
 namespace fairlead::relay {

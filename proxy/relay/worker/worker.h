@@ -32,7 +32,7 @@
 #include "relay/worker/decision_log.h"
 #include "relay/worker/fallback_log.h"
 #include "relay/worker/network.h"
-#include "smc/negotiate.h"
+#include "smc/clc/negotiate.h"
 
 namespace fairlead::relay {
 

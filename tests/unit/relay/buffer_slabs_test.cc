@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fake_device.h"
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 
 namespace fairlead::relay {
 namespace {

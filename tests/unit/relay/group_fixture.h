@@ -11,7 +11,7 @@
 
 #include "driver_parts.h"
 #include "relay/group/group.h"
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 #include "wire/llc.h"
 
 namespace fairlead::relay {

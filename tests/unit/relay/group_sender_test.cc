@@ -4,7 +4,7 @@
 #include "relay/group/group_sender.h"
 
 #include "driver_parts.h"
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 
 namespace fairlead::relay {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "clc_text.h"
 #include "relay/connection/group_membership.h"
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 #include "stage_fixture.h"
 #include "wire/llc.h"
 

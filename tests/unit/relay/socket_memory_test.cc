@@ -9,7 +9,7 @@
 #include "event/socket_buffers.h"
 #include "fake_stream.h"
 #include "relay/pipes/tcp_relay.h"
-#include "smc/deferral.h"
+#include "smc/frames/deferral.h"
 #include "unit/event/socket_pair.h"
 
 namespace fairlead::relay {

@@ -1,6 +1,6 @@
 // Goal: each step, refusal and deadline of adding a link, in both roles and versions. Method: the
 // flow alone; the test is the peer and the owner that makes queue pairs.
-#include "smc/add_link_flow.h"
+#include "smc/group/add_link_flow.h"
 
 #include <gtest/gtest.h>
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "smc/handshake.h"
-#include "smc/link_group.h"
-#include "smc/negotiate.h"
+#include "smc/clc/handshake.h"
+#include "smc/clc/negotiate.h"
+#include "smc/group/link_group.h"
 #include "unit/wire/capture_expectations.h"
 #include "unit/wire/pcap_reader.h"
 #include "wire/cdc.h"

@@ -1,6 +1,6 @@
 // Goal: a stream is split into its messages, and one that is not CLC is known by its first bytes.
 // Method: pieces of any size.
-#include "smc/clc_stream.h"
+#include "smc/clc/clc_stream.h"
 
 #include <gtest/gtest.h>
 

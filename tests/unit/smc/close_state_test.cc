@@ -1,6 +1,6 @@
 // Every state with every event, against the table of docs/wire.md.
 
-#include "smc/close_state.h"
+#include "smc/connection/close_state.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "connection_pair.h"
-#include "smc/connection.h"
+#include "smc/connection/connection.h"
 
 namespace fairlead::smc {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "smc/connection.h"
+#include "smc/connection/connection.h"
 
 namespace fairlead::smc {
 

@@ -1,4 +1,4 @@
-#include "smc/connection_table.h"
+#include "smc/group/connection_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "smc/connection.h"
+#include "smc/connection/connection.h"
 
 #include <gtest/gtest.h>
 

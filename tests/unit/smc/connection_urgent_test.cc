@@ -5,7 +5,7 @@
 #include <random>
 
 #include "connection_pair.h"
-#include "smc/connection.h"
+#include "smc/connection/connection.h"
 
 namespace fairlead::smc {
 namespace {

@@ -1,4 +1,4 @@
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Frames between two honest sides in any pieces, and frames of a hostile peer.
-#include "smc/deferral.h"
+#include "smc/frames/deferral.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "smc/link_group_parts.h"
+#include "smc/group/link_group_parts.h"
 #include "wire/llc.h"
 
 namespace fairlead::smc {

@@ -1,11 +1,11 @@
-#include "smc/handshake.h"
+#include "smc/clc/handshake.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <string>
 
-#include "smc/negotiate.h"
+#include "smc/clc/negotiate.h"
 
 namespace fairlead::smc {
 namespace {

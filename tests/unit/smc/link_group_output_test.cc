@@ -1,6 +1,6 @@
 // Goal: what leaves a link group is bounded, and the end of the group always finds room. Method:
 // more than the queues hold.
-#include "smc/link_group_output.h"
+#include "smc/group/link_group_output.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: a set of links gives numbers and indices, tells which link is asymmetric and which carries
 // the next connection. Method: links between named ports, no messages.
-#include "smc/link_set.h"
+#include "smc/group/link_set.h"
 
 #include <chrono>
 

@@ -1,6 +1,6 @@
 // Goal: a link is tested when it is silent or doubted, and only an answer or other traffic ends the
 // test. Method: one link and a clock.
-#include "smc/link.h"
+#include "smc/group/link.h"
 
 #include <gtest/gtest.h>
 

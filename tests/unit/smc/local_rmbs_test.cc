@@ -1,6 +1,6 @@
 // Goal: what is announced, listed and deleted of this side's RMBs. Method: rows and links without
 // messages.
-#include "smc/local_rmbs.h"
+#include "smc/group/local_rmbs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "smc/negotiate.h"
+#include "smc/clc/negotiate.h"
 
 #include <gtest/gtest.h>
 

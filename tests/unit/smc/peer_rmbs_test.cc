@@ -1,6 +1,6 @@
 // Goal: what is remembered of the peer's RMBs, and each answer to it. Method: requests as the peer
 // sends them, without a group.
-#include "smc/peer_rmbs.h"
+#include "smc/group/peer_rmbs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Goal: failed flows are repeated as often as their limits say, and not before their time. Method:
 // the notes alone.
-#include "smc/pending_flows.h"
+#include "smc/group/pending_flows.h"
 
 #include <gtest/gtest.h>
 

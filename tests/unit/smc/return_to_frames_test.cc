@@ -1,5 +1,5 @@
 // The way back from SMC-R to frames: both sides in any order and any pieces, and hostile peers.
-#include "smc/return_to_frames.h"
+#include "smc/frames/return_to_frames.h"
 
 #include <gtest/gtest.h>
 

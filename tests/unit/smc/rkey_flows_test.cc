@@ -1,6 +1,6 @@
 // Goal: each answer and deadline of announcing and deleting an RMB. Method: the flow alone; the
 // test is the peer.
-#include "smc/rkey_flows.h"
+#include "smc/group/rkey_flows.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "smc/rmb_keys.h"
+#include "smc/group/rmb_keys.h"
 
 #include <gtest/gtest.h>
 

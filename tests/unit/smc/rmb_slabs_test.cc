@@ -1,10 +1,10 @@
-#include "smc/rmb_slabs.h"
+#include "smc/group/rmb_slabs.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "smc/cursor.h"
+#include "smc/connection/cursor.h"
 
 namespace fairlead::smc {
 namespace {

@@ -1,6 +1,6 @@
 // Goal: the peer hears of free room when it helps, and not after each read. Method: a ring whose
 // positions the test moves.
-#include "smc/rx_ring.h"
+#include "smc/connection/rx_ring.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Goal: a group ends after the final message of each side. Method: the exchange alone.
-#include "smc/termination.h"
+#include "smc/group/termination.h"
 
 #include <gtest/gtest.h>
 

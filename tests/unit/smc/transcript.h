@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "smc/link_group.h"
+#include "smc/group/link_group.h"
 
 namespace fairlead::smc {
 

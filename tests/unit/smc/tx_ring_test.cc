@@ -1,12 +1,12 @@
 // Goal: what leaves a ring towards the peer, with which flags, and what is left when it stops.
 // Method: two connections; the test looks at each transmission.
 
-#include "smc/tx_ring.h"
+#include "smc/connection/tx_ring.h"
 
 #include <gtest/gtest.h>
 
 #include "connection_pair.h"
-#include "smc/connection.h"
+#include "smc/connection/connection.h"
 
 namespace fairlead::smc {
 namespace {
