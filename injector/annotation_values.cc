@@ -1,7 +1,6 @@
 #include "injector/annotation_values.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -16,13 +15,6 @@ namespace {
 constexpr std::size_t kNumberDigitsMax = 15;
 constexpr std::uint64_t kPortMax = 65535;
 constexpr std::uint64_t kGraceSecondsMax = 3600;
-constexpr std::uint64_t kLinksMax = 3;
-constexpr std::uint64_t kDeferBytesMin = 1024;
-constexpr std::uint64_t kDeferBytesMax = 65536;
-constexpr std::uint64_t kTrafficClassMax = 255;
-constexpr std::uint64_t kServiceLevelMax = 7;
-constexpr std::uint64_t kAckTimeoutMax = 22;
-constexpr std::uint64_t kRetriesMax = 7;
 constexpr std::size_t kResourceNameCharsMax = 63;
 constexpr std::size_t kResourcePrefixCharsMax = 253;
 
@@ -47,11 +39,6 @@ bool is_between(std::string_view text, std::uint64_t low, std::uint64_t high) {
   return number && *number >= low && *number <= high;
 }
 
-template <std::size_t N>
-bool is_one_of(std::string_view value, const std::array<std::string_view, N>& allowed) {
-  return std::find(allowed.begin(), allowed.end(), value) != allowed.end();
-}
-
 }  // namespace
 
 bool is_enabled_or_disabled(std::string_view value) {
@@ -73,15 +60,6 @@ bool is_pnet_id(std::string_view value) { return !canonical_pnet(value).empty();
 bool is_rnic_access(std::string_view value) { return value == kubernetes::kRnicAccessAllowed; }
 
 bool is_rule_list(std::string_view value) { return kubernetes::parse_rule_list(value).has_value(); }
-
-bool is_fallback(std::string_view value) { return value == "allow" || value == "deny"; }
-
-bool is_log_level(std::string_view value) {
-  return is_one_of(
-      value, std::array<std::string_view, 6>{"trace", "debug", "info", "warn", "error", "off"});
-}
-
-bool is_log_format(std::string_view value) { return value == "logfmt" || value == "json"; }
 
 bool is_cpu(std::string_view value) {
   const auto millis = cpu_millis(value);
@@ -105,29 +83,6 @@ bool is_buffer_size(std::string_view value) {
   const std::string_view unit = value.substr(value.size() - 3);
   return unit == "MiB" || (unit == "KiB" && *number >= 16);
 }
-
-bool is_connections_per_group(std::string_view value) {
-  return is_between(value, kConnectionsPerGroupMin, kConnectionsPerGroupMax);
-}
-
-bool is_link_count(std::string_view value) { return is_between(value, 0, kLinksMax); }
-
-bool is_defer_bytes(std::string_view value) {
-  return value == "0" || is_between(value, kDeferBytesMin, kDeferBytesMax);
-}
-
-bool is_traffic_class(std::string_view value) { return is_between(value, 0, kTrafficClassMax); }
-
-bool is_service_level(std::string_view value) { return is_between(value, 0, kServiceLevelMax); }
-
-bool is_path_mtu(std::string_view value) {
-  return is_one_of(value,
-                   std::array<std::string_view, 6>{"0", "256", "512", "1024", "2048", "4096"});
-}
-
-bool is_ack_timeout(std::string_view value) { return is_between(value, 1, kAckTimeoutMax); }
-
-bool is_retry_count(std::string_view value) { return is_between(value, 0, kRetriesMax); }
 
 bool is_grace_period(std::string_view value) {
   if (value.empty()) return false;

@@ -20,6 +20,10 @@ constexpr AnnotationInfo shared(NodeAnnotation annotation, Reader reader,
   return {info.name, reader, info.allowed, info.meaning, info.example, is_allowed};
 }
 
+constexpr AnnotationInfo of_setting(const PodSetting& row) {
+  return {row.annotation, R::kSidecar, "", row.meaning, row.example, nullptr, &row};
+}
+
 constexpr std::string_view kCpu = "a CPU quantity above 0, as in 50m or 0.5";
 constexpr std::string_view kMemory = "a whole number with Ki, Mi or Gi, as in 64Mi";
 constexpr std::string_view kRules =
@@ -28,7 +32,7 @@ constexpr std::string_view kRules =
     "6432,port 22";
 constexpr std::string_view kMemoryLimit = "a whole number with Ki, Mi or Gi, from 32Mi to 2048Gi";
 
-constexpr std::array kTable = {
+constexpr std::array kFirst = {
     AnnotationInfo{"inject", R::kInjector, "enabled or disabled",
                    "Whether the pod gets the sidecar. Wins over the label of the namespace.",
                    "enabled", is_enabled_or_disabled},
@@ -59,9 +63,7 @@ constexpr std::array kTable = {
                    is_memory_limit},
     AnnotationInfo{"admin-port", R::kSidecar, "a port from 1024 to 65535, not 4540 and not 4543",
                    "Port of metrics and probes.", "4590", is_admin_port},
-    AnnotationInfo{"fallback", R::kSidecar, "allow or deny",
-                   "What becomes of a connection that cannot be SMC-R: TCP, or a reset.", "allow",
-                   is_fallback},
+    of_setting(pod_setting("fallback")),
     AnnotationInfo{"smc-exclude", R::kSidecar, kRules,
                    "Connections that are never tried as SMC-R, by peer and port of the server.",
                    "10.8.0.0/16,port 22", is_rule_list},
@@ -70,40 +72,19 @@ constexpr std::array kTable = {
         "Connections that have to be SMC-R: those that cannot are reset, with the reason "
         "in the log. None may be in smc-exclude too.",
         "10.42.0.0/16 port 5432", is_rule_list},
-    AnnotationInfo{"log-level", R::kSidecar, "trace, debug, info, warn, error or off",
-                   "Log level of the sidecar.", "info", is_log_level},
-    AnnotationInfo{"log-format", R::kSidecar, "logfmt or json", "Log format of the sidecar.",
-                   "logfmt", is_log_format},
+    of_setting(pod_setting("log.level")),
+    of_setting(pod_setting("log.format")),
     shared(NodeAnnotation::kPnetId, R::kSidecar, is_pnet_id),
     shared(NodeAnnotation::kClientAddress, R::kSidecar, is_enabled_or_disabled),
     AnnotationInfo{"buffer-size", R::kSidecar,
                    "16KiB, 32KiB, 64KiB and so on, doubling up to 512MiB",
                    "Receive buffer of a connection.", "1MiB", is_buffer_size},
-    AnnotationInfo{"max-conns-per-group", R::kSidecar, "a whole number from 16 to 255",
-                   "Connections that share a link group.", "255", is_connections_per_group},
-    AnnotationInfo{"max-links", R::kSidecar,
-                   "a whole number from 1 to 3, or 0 for two where the network has two ports",
-                   "Links of a link group, each over another port.", "2", is_link_count},
-    AnnotationInfo{"defer-bytes", R::kSidecar,
-                   "a whole number from 1024 to 65536, or 0 for SMC-R from the first byte",
-                   "Bytes after which a connection between two sidecars becomes SMC-R.", "0",
-                   is_defer_bytes},
-    AnnotationInfo{"traffic-class", R::kSidecar, "a whole number from 0 to 255",
-                   "DSCP and ECN of what the sidecar sends over RNICs, as one byte.", "106",
-                   is_traffic_class},
-    AnnotationInfo{"service-level", R::kSidecar, "a whole number from 0 to 7",
-                   "Priority of what the sidecar sends over RNICs.", "3", is_service_level},
-    AnnotationInfo{
-        "path-mtu", R::kSidecar, "256, 512, 1024, 2048 or 4096, or 0 for that of the port",
-        "Bytes that a packet of the sidecar over RNICs carries at most.", "1024", is_path_mtu},
-    AnnotationInfo{"ack-timeout", R::kSidecar, "a whole number from 1 to 22",
-                   "An RNIC sends again after 4.096 us times 2 to the power of this.", "14",
-                   is_ack_timeout},
-    AnnotationInfo{"retry-count", R::kSidecar, "a whole number from 0 to 7",
-                   "How often an RNIC sends again before the link is lost.", "6", is_retry_count},
-    AnnotationInfo{"rnr-retry", R::kSidecar, "a whole number from 0 to 7",
-                   "How often an RNIC sends again to a peer that is not ready; 7 is unlimited.",
-                   "7", is_retry_count},
+    of_setting(pod_setting("smc.max_connections_per_group")),
+    of_setting(pod_setting("smc.max_links")),
+    of_setting(pod_setting("smc.defer_bytes")),
+};
+
+constexpr std::array kLast = {
     AnnotationInfo{"shutdown-grace-period", R::kSidecar,
                    "a whole number with s or m, at most 3600s or 60m",
                    "How long open connections may go on after the application has ended.", "30s",
@@ -115,6 +96,24 @@ constexpr std::array kTable = {
     shared(NodeAnnotation::kIncludeCidrs, R::kNode, is_cidr_list),
     shared(NodeAnnotation::kRnicAccess, R::kNode, is_rnic_access),
 };
+
+constexpr bool is_between_them(const PodSetting& row) {
+  return !row.annotation.empty() &&
+         std::none_of(kFirst.begin(), kFirst.end(),
+                      [&row](const AnnotationInfo& info) { return info.row == &row; });
+}
+
+constexpr std::size_t kBetween =
+    std::count_if(kPodSettings.begin(), kPodSettings.end(), is_between_them);
+
+constexpr auto kTable = [] {
+  std::array<AnnotationInfo, kFirst.size() + kBetween + kLast.size()> table;
+  auto end = std::copy(kFirst.begin(), kFirst.end(), table.begin());
+  for (const PodSetting& row : kPodSettings)
+    if (is_between_them(row)) *end++ = of_setting(row);
+  std::copy(kLast.begin(), kLast.end(), end);
+  return table;
+}();
 
 constexpr std::size_t kShownCharsMax = 64;
 constexpr std::size_t kSlipLettersMax = 2;
@@ -185,7 +184,7 @@ AnnotationReport read_annotations(
     } else if (!info->is_allowed(at->second)) {
       if (report.errors.size() < kFindingsMax)
         report.errors.push_back(at->first + ": \"" + shown(at->second) +
-                                "\" is not allowed; allowed: " + std::string(info->allowed));
+                                "\" is not allowed; allowed: " + info->allowed());
     } else {
       report.wishes.emplace(name, at->second);
     }

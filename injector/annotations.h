@@ -1,7 +1,8 @@
 // The annotations by which a pod's author configures Fairlead: one table, the source of the checks,
 // the reference in docs/ and the warnings about misspelled names. Pure.
 //
-// The chart's admission policy makes the same checks in CEL; a test runs both over the same values.
+// Those of base/pod_settings.h have their limits and words there. The chart's admission policy
+// makes the same checks in CEL; a test runs both over the same values.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/pod_settings.h"
+
 namespace fairlead::injector {
 
 inline constexpr unsigned kUnprivilegedPortMin = 1024;
-inline constexpr unsigned kConnectionsPerGroupMin = 16;
-inline constexpr unsigned kConnectionsPerGroupMax = 255;
 inline constexpr std::size_t kImageCharsMax = 255;
 // With less memory the proxy has no room for buffers. Half of the most is the most that its
 // memory.limit may be.
@@ -28,11 +29,16 @@ enum class Reader : std::uint8_t { kInjector, kSidecar, kNode };
 
 struct AnnotationInfo {
   std::string_view name;  // without the prefix
-  Reader reader;
-  std::string_view allowed;  // for people, in errors and in the reference
+  Reader reader = Reader::kSidecar;
+  std::string_view words;  // of allowed(); "" with a row
   std::string_view meaning;
   std::string_view example;
-  bool (*is_allowed)(std::string_view value);
+  bool (*check)(std::string_view value) = nullptr;  // absent with a row
+  const PodSetting* row = nullptr;
+
+  bool is_allowed(std::string_view value) const { return row ? allows(*row, value) : check(value); }
+  // For people, in errors and in the reference.
+  std::string allowed() const { return row ? allowed_text(*row) : std::string(words); }
 };
 
 std::span<const AnnotationInfo> annotation_table();

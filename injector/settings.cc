@@ -32,6 +32,7 @@ struct TextField {
   bool (*is_allowed)(std::string_view);
   std::string_view allowed;
   bool may_be_empty;
+  std::string_view annotation = "";  // whose rule holds instead
 };
 
 const TextField kTextFields[] = {
@@ -40,14 +41,11 @@ const TextField kTextFields[] = {
     {"image", &Settings::image, is_image, "an image reference", false},
     {"imagePullPolicy", &Settings::image_pull_policy, is_pull_policy, "Always, IfNotPresent, Never",
      false},
-    {"fallback", &Settings::fallback, is_fallback, "allow or deny", false},
-    {"clientAddress", &Settings::client_address, is_enabled_or_disabled, "enabled or disabled",
-     false},
-    {"logLevel", &Settings::log_level, is_log_level, "trace, debug, info, warn, error or off",
-     false},
-    {"logFormat", &Settings::log_format, is_log_format, "logfmt or json", false},
-    {"shutdownGracePeriod", &Settings::grace_period, is_grace_period,
-     "a whole number with s or m, at most 3600s or 60m", false},
+    {"fallback", &Settings::fallback, nullptr, "", false, "fallback"},
+    {"clientAddress", &Settings::client_address, nullptr, "", false, "client-address"},
+    {"logLevel", &Settings::log_level, nullptr, "", false, "log-level"},
+    {"logFormat", &Settings::log_format, nullptr, "", false, "log-format"},
+    {"shutdownGracePeriod", &Settings::grace_period, nullptr, "", false, "shutdown-grace-period"},
     {"seccompProfile", &Settings::seccomp_profile, is_seccomp_profile,
      "RuntimeDefault or Localhost", false},
     {"cpuRequest", &Settings::cpu_request, is_cpu, "a CPU quantity, or \"\"", true},
@@ -79,8 +77,10 @@ std::optional<std::string> read_text(const TextField& field, const Json& value,
                                      Settings& settings) {
   const std::string text = text_of(value);
   const bool is_empty_and_may = value.is_string() && text.empty() && field.may_be_empty;
-  if (!is_empty_and_may && !(value.is_string() && field.is_allowed(text)))
-    return refusal(field.name, value, field.allowed);
+  const AnnotationInfo own{.words = field.allowed, .check = field.is_allowed};
+  const AnnotationInfo& rule = field.annotation.empty() ? own : *find_annotation(field.annotation);
+  if (!is_empty_and_may && !(value.is_string() && rule.is_allowed(text)))
+    return refusal(field.name, value, rule.allowed());
   settings.*field.member = text;
   return std::nullopt;
 }
@@ -111,20 +111,22 @@ std::optional<std::string> read_variables(const Json& value, Settings& settings)
 }
 
 std::optional<std::string> read_smc(const Json& value, Settings& settings) {
+  constexpr std::string_view kField = "smc";
   std::string names;
-  for (const SmcNumber& number : kSmcNumbers)
-    names += (names.empty() ? "" : ", ") + std::string(number.setting);
-  if (!value.is_object()) return refusal("smc", value, "an object of " + names);
+  for (const PodSetting& row : kPodSettings)
+    if (is_smc_number(row))
+      names += (names.empty() ? "" : ", ") + std::string(row.value.substr(kField.size() + 1));
+  if (!value.is_object()) return refusal(kField, value, "an object of " + names);
   for (const auto& [name, number] : value.items()) {
-    const auto* known =
-        std::find_if(kSmcNumbers.begin(), kSmcNumbers.end(),
-                     [&wanted = name](const SmcNumber& one) { return one.setting == wanted; });
-    if (known == kSmcNumbers.end())
+    const std::string field = "smc." + name;
+    const auto* row = std::find_if(
+        kPodSettings.begin(), kPodSettings.end(),
+        [&field](const PodSetting& one) { return is_smc_number(one) && one.value == field; });
+    if (row == kPodSettings.end())
       return "smc: " + in_quotes(name) + " is no setting; allowed: " + names;
-    const AnnotationInfo& rule = *find_annotation(known->annotation);
-    if (!number.is_number_unsigned() || !rule.is_allowed(number.dump()))
-      return refusal("smc." + name, number, rule.allowed);
-    settings.smc_numbers[name] = number.dump();
+    if (!number.is_number_unsigned() || !allows(*row, number.dump()))
+      return refusal(field, number, allowed_text(*row));
+    settings.smc_numbers[field] = number.dump();
   }
   return std::nullopt;
 }
@@ -139,7 +141,7 @@ std::optional<std::string> read_field(const std::string& name, const Json& value
   if (name == "env") return read_variables(value, settings);
   if (name == "adminPort") {
     if (!value.is_number_unsigned() || !is_admin_port(value.dump()))
-      return refusal(name, value, find_annotation("admin-port")->allowed);
+      return refusal(name, value, find_annotation("admin-port")->allowed());
     settings.admin_port = value.get<std::uint16_t>();
     return std::nullopt;
   }

@@ -2,7 +2,6 @@
 // writes them as JSON, the injector reads them from its --settings file.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,30 +11,17 @@
 #include <vector>
 
 #include "base/kubernetes_names.h"
+#include "base/pod_settings.h"
 #include "base/result.h"
 
 namespace fairlead::injector {
 
 inline constexpr std::size_t kExtraVariablesMax = 64;
 
-// Numbers of links and of deferred bytes of sidecars, and parameters of their RNICs: a setting
-// below "smc", an annotation and a variable of the proxy.
-struct SmcNumber {
-  std::string_view setting;
-  std::string_view annotation;  // its rule is that of the setting
-  const char* variable;
-  std::string_view usual;  // the proxy's own default; the variable is left out for it
-};
-inline constexpr std::array kSmcNumbers = {
-    SmcNumber{"maxLinks", "max-links", "FAIRLEAD_SMC_MAX_LINKS", "0"},
-    SmcNumber{"trafficClass", "traffic-class", "FAIRLEAD_SMC_TRAFFIC_CLASS", "0"},
-    SmcNumber{"serviceLevel", "service-level", "FAIRLEAD_SMC_SERVICE_LEVEL", "0"},
-    SmcNumber{"pathMtu", "path-mtu", "FAIRLEAD_SMC_PATH_MTU", "0"},
-    SmcNumber{"ackTimeout", "ack-timeout", "FAIRLEAD_SMC_ACK_TIMEOUT", "16"},
-    SmcNumber{"retryCount", "retry-count", "FAIRLEAD_SMC_RETRY_COUNT", "6"},
-    SmcNumber{"rnrRetry", "rnr-retry", "FAIRLEAD_SMC_RNR_RETRY", "7"},
-    SmcNumber{"deferBytes", "defer-bytes", "FAIRLEAD_SMC_DEFER_BYTES", "65536"},
-};
+// True for a member of "smc".
+constexpr bool is_smc_number(const PodSetting& row) {
+  return row.is_number() && row.value.starts_with("smc.");
+}
 
 struct Settings {
   std::string version = FAIRLEAD_VERSION;          // "version": in the status annotation
@@ -64,8 +50,8 @@ struct Settings {
   // none.
   std::string memlock;
   std::string pnet_id;  // "pnetId"; "" lets the node decide
-  // "smc": {trafficClass: 106, ...}; in digits, by name of the setting. Absent: the proxy's
-  // default.
+  // "smc": {trafficClass: 106, ...}: the numbers of base/pod_settings.h, in digits, by
+  // PodSetting::value. Absent: the proxy's default.
   std::map<std::string, std::string, std::less<>> smc_numbers;
   std::vector<std::pair<std::string, std::string>> variables;  // "env": [{name, value}]
 };

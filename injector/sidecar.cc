@@ -73,10 +73,10 @@ Json resources_json(const Resources& wants, const RnicRequest& rnic) {
 Json environment(const Settings& settings, const Wishes& wishes, const Resources& wants,
                  const RnicRequest& rnic) {
   Json list = Json::array();
-  const auto add = [&list](const char* name, const std::string& value) {
+  const auto add = [&list](const std::string& name, const std::string& value) {
     list.push_back({{"name", name}, {"value", value}});
   };
-  const auto add_wish = [&](const char* name, std::string_view wish) {
+  const auto add_wish = [&](const std::string& name, std::string_view wish) {
     if (const auto found = wishes.find(wish); found != wishes.end()) add(name, found->second);
   };
   add("FAIRLEAD_ADMIN_LISTEN", "[::]:" + std::to_string(admin_port_of(settings, wishes)));
@@ -97,18 +97,19 @@ Json environment(const Settings& settings, const Wishes& wishes, const Resources
   add_wish("FAIRLEAD_SMC_EXCLUDE", "smc-exclude");
   add_wish("FAIRLEAD_SMC_REQUIRE", "smc-require");
   add_wish("FAIRLEAD_BUFFERS_SIZE", "buffer-size");
-  add_wish("FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP", "max-conns-per-group");
-  for (const SmcNumber& number : kSmcNumbers) {
-    const auto set = settings.smc_numbers.find(number.setting);
+  for (const PodSetting& row : kPodSettings) {
+    if (row.is_number() && row.value.empty()) add_wish(variable_of(row.key), row.annotation);
+    if (!is_smc_number(row)) continue;
+    const auto set = settings.smc_numbers.find(row.value);
     const std::string value =
-        wish_or(wishes, number.annotation,
-                set == settings.smc_numbers.end() ? std::string(number.usual) : set->second);
-    if (value != number.usual) add(number.variable, value);
+        wish_or(wishes, row.annotation,
+                set == settings.smc_numbers.end() ? std::string(row.usual) : set->second);
+    if (value != row.usual) add(variable_of(row.key), value);
   }
   if (has_claim(rnic))
     add("FAIRLEAD_DEVICES_VERBS_CLAIM",
         rnic.own_claim ? std::string(kubernetes::kRnicClaimName) : rnic.claim_template);
-  for (const auto& [name, value] : settings.variables) add(name.c_str(), value);
+  for (const auto& [name, value] : settings.variables) add(name, value);
   return list;
 }
 

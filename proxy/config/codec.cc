@@ -54,10 +54,8 @@ std::string IntegerCodec::allowed() const {
 }
 
 Parsed<unsigned> PathMtuCodec::from(std::string_view text) {
-  constexpr std::array kSizes = {0U, 256U, 512U, 1024U, 2048U, 4096U};
   const auto value = SMC_TRY(integer_from(text));
-  if (std::find(kSizes.begin(), kSizes.end(), value) == kSizes.end())
-    return wrong(text, "is no path MTU");
+  if (!allows(pod_setting("smc.path_mtu"), text)) return wrong(text, "is no path MTU");
   return static_cast<unsigned>(value);
 }
 

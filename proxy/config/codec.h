@@ -32,7 +32,7 @@ struct PathMtuCodec {
 
   static Parsed<unsigned> from(std::string_view text);
   static std::string text(unsigned value) { return std::to_string(value); }
-  static std::string allowed() { return "256, 512, 1024, 2048 or 4096, or 0 for that of the port"; }
+  static std::string allowed() { return allowed_text(pod_setting("smc.path_mtu")); }
 };
 
 // A place in the GID table, "auto" for none in particular.

@@ -1,9 +1,10 @@
 // The configuration of one proxy as one plain value: what config/proxy.yaml says after it has been
 // checked. Made once by config::load_file() (load.h), then given read-only to everything else.
 //
-// Every field names its key, unit, range and default. A default-constructed Config holds exactly
-// the defaults; it lacks only listeners, which have none. A Config that came from the loader obeys
-// every range and relation written here, so that nobody has to check again.
+// Every field names its key, unit, range and default; those of usual_number() have range and
+// default in base/pod_settings.h. A default-constructed Config holds exactly the defaults; it lacks
+// only listeners, which have none. A Config that came from the loader obeys every range and
+// relation written here, so that nobody has to check again.
 #pragma once
 
 #include <chrono>
@@ -18,6 +19,7 @@
 #include "base/connection_rule.h"
 #include "base/fallback.h"
 #include "base/log.h"
+#include "base/pod_settings.h"
 #include "base/time.h"
 
 namespace fairlead::config {
@@ -91,11 +93,10 @@ struct Smc {
   // smc.ueids: 1 to 8, each 1 to 32 of A-Z 0-9 "." "-", first one alphanumeric, upper-cased, no
   // duplicates. Peers must share one. Default [FAIRLEAD].
   std::vector<std::string> ueids = {"FAIRLEAD"};
-  // smc.max_connections_per_group: 16 to 255. Default 255.
-  unsigned max_connections_per_group = 255;
-  // smc.max_links: links of one link group, 1 to 3, or 0 for two where the network has two ports,
-  // else one. Default 0.
-  unsigned max_links = 0;
+  // smc.max_connections_per_group.
+  unsigned max_connections_per_group = usual_number("smc.max_connections_per_group");
+  // smc.max_links: links of one link group; 0 for two where the network has two ports, else one.
+  unsigned max_links = usual_number("smc.max_links");
   // smc.group_idle_timeout: how long a link group without connections is kept, 0 to 24h. Default
   // 600s.
   Duration group_idle_timeout = std::chrono::seconds(600);
@@ -106,9 +107,9 @@ struct Smc {
   // Default 6s.
   Duration handshake_timeout = std::chrono::seconds(6);
   // smc.defer_bytes: a connection between two proxies that both set it begins as TCP, and becomes
-  // SMC-R when so many bytes have gone both ways together, 1KiB to 64KiB; 0 for SMC-R from the
-  // first byte. Without effect where `fallback` is deny. Default 64KiB.
-  std::size_t defer_bytes = 64 * kKibibyte;
+  // SMC-R when so many bytes have gone both ways together; 0 for SMC-R from the first byte.
+  // Without effect where `fallback` is deny.
+  std::size_t defer_bytes = usual_number("smc.defer_bytes");
   // smc.defer_turns: the same after so many requests that followed an answer, 1 to 1000. Default
   // 16.
   unsigned defer_turns = 16;
@@ -126,23 +127,19 @@ struct Smc {
   std::vector<ConnectionRule> require;
   // smc.option_program: auto, attach, external or none. Default auto.
   OptionProgram option_program = OptionProgram::kAuto;
-  // smc.traffic_class: DSCP and ECN of what queue pairs of RNICs send, as one byte, 0 to 255.
-  // Default 0.
-  unsigned traffic_class = 0;
-  // smc.service_level: priority of the same, 0 to 7. Default 0.
-  unsigned service_level = 0;
-  // smc.path_mtu: bytes that a packet of an RNIC carries at most: 256, 512, 1024, 2048 or 4096, or
-  // 0 for what the port has. Default 0.
-  unsigned path_mtu = 0;
-  // smc.ack_timeout: an RNIC sends again after 4.096us * 2^ack_timeout without acknowledgement, 1
-  // to
-  // 22. Default 16.
-  unsigned ack_timeout = 16;
-  // smc.retry_count: how often it sends again before the link is lost, 0 to 7. Default 6.
-  unsigned retry_count = 6;
-  // smc.rnr_retry: how often it sends again to a peer without a receive request, 0 to 7; 7 is
-  // without end. Default 7.
-  unsigned rnr_retry = 7;
+  // smc.traffic_class: DSCP and ECN of what queue pairs of RNICs send, as one byte.
+  unsigned traffic_class = usual_number("smc.traffic_class");
+  // smc.service_level: priority of the same.
+  unsigned service_level = usual_number("smc.service_level");
+  // smc.path_mtu: bytes that a packet of an RNIC carries at most; 0 for what the port has.
+  unsigned path_mtu = usual_number("smc.path_mtu");
+  // smc.ack_timeout: an RNIC sends again after 4.096us * 2^ack_timeout without acknowledgement.
+  unsigned ack_timeout = usual_number("smc.ack_timeout");
+  // smc.retry_count: how often it sends again before the link is lost.
+  unsigned retry_count = usual_number("smc.retry_count");
+  // smc.rnr_retry: how often it sends again to a peer without a receive request; 7 is without
+  // end.
+  unsigned rnr_retry = usual_number("smc.rnr_retry");
   // smc.gid_subnets: at most 16 blocks; GIDs of RNICs outside all of them are not used. Default
   // none, which means every GID.
   std::vector<Cidr> gid_subnets;

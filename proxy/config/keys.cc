@@ -1,8 +1,9 @@
-// Every key of the file, in the order of config/proxy.yaml. A new setting is a member in config.h,
-// a line here, and a paragraph there; the tests notice when one of the three is missing.
+// Every key of the file, in the order of config/proxy.yaml. CONTRIBUTING.md has the steps to a new
+// setting; the tests notice a missing one.
 #include <array>
 #include <chrono>
 
+#include "base/pod_settings.h"
 #include "config/key.h"
 
 #define FAIRLEAD_MEMBER(member) \
@@ -20,15 +21,10 @@ using std::chrono::seconds;
 constexpr std::size_t kMemoryBytesMin = kMebibyte;
 constexpr std::size_t kMemoryBytesMax = kMebibyte * kMebibyte;
 constexpr std::size_t kPublishBytesMin = 4 * kKibibyte;
-constexpr std::size_t kDeferBytesMax = 64 * kKibibyte;
 constexpr unsigned kDeferTurnsMax = 1000;
 constexpr unsigned kConnectionsMax = 1'000'000;
 constexpr unsigned kHandshakesMax = 65536;
 constexpr unsigned kKeepaliveCountMax = 100;
-constexpr unsigned kTrafficClassMax = 255;
-constexpr unsigned kServiceLevelMax = 7;
-constexpr unsigned kAckTimeoutMax = 22;
-constexpr unsigned kRetriesMax = 7;
 
 constexpr EnumCodec kDirections{std::array{Direction::kOutbound, Direction::kInbound}};
 constexpr EnumCodec kModes{
@@ -45,6 +41,8 @@ constexpr EnumCodec kDeviceUses{std::array{DeviceUse::kAuto, DeviceUse::kTrue, D
 constexpr EnumCodec kLevels{std::array{LogLevel::kTrace, LogLevel::kDebug, LogLevel::kInfo,
                                        LogLevel::kWarn, LogLevel::kError, LogLevel::kOff}};
 constexpr EnumCodec kFormats{std::array{LogFormat::kLogfmt, LogFormat::kJson}};
+
+constexpr const PodSetting& kDeferBytes = pod_setting("smc.defer_bytes");
 
 constexpr TextCodec kListenerName{check_listener_name, "1 to 63 characters of a-z, 0-9 and -"};
 constexpr TextCodec kUeid{check_ueid,
@@ -95,14 +93,20 @@ std::optional<ConnectionRule> connection_rule_from(const Node& node, const std::
   return std::nullopt;
 }
 
+// A number that the chart or an annotation can give too.
+template <class Member>
+Key<Config> number(const PodSetting& setting, Member member) {
+  return single<Config>(setting.key, member, IntegerCodec{setting.lowest(), setting.limits.max});
+}
+
 std::vector<Key<Config>> smc_keys() {
   return {
       single<Config>("smc.enabled", FAIRLEAD_MEMBER(smc.enabled), BooleanCodec{}),
       single<Config>("smc.version", FAIRLEAD_MEMBER(smc.version), kVersions),
       list_of<Config>("smc.ueids", FAIRLEAD_MEMBER(smc.ueids), kUeid, {1, kUeidsMax}),
-      single<Config>("smc.max_connections_per_group",
-                     FAIRLEAD_MEMBER(smc.max_connections_per_group), IntegerCodec{16, 255}),
-      single<Config>("smc.max_links", FAIRLEAD_MEMBER(smc.max_links), IntegerCodec{0, 3}),
+      number(pod_setting("smc.max_connections_per_group"),
+             FAIRLEAD_MEMBER(smc.max_connections_per_group)),
+      number(pod_setting("smc.max_links"), FAIRLEAD_MEMBER(smc.max_links)),
       single<Config>("smc.group_idle_timeout", FAIRLEAD_MEMBER(smc.group_idle_timeout),
                      DurationCodec{seconds(0), hours(24)}),
       single<Config>("smc.test_link_interval", FAIRLEAD_MEMBER(smc.test_link_interval),
@@ -110,7 +114,7 @@ std::vector<Key<Config>> smc_keys() {
       single<Config>("smc.handshake_timeout", FAIRLEAD_MEMBER(smc.handshake_timeout),
                      DurationCodec{milliseconds(100), seconds(60)}),
       single<Config>("smc.defer_bytes", FAIRLEAD_MEMBER(smc.defer_bytes),
-                     SizeCodec{kKibibyte, kDeferBytesMax, false, true}),
+                     SizeCodec{kDeferBytes.limits.min, kDeferBytes.limits.max, false, true}),
       single<Config>("smc.defer_turns", FAIRLEAD_MEMBER(smc.defer_turns),
                      IntegerCodec{1, kDeferTurnsMax}),
       single<Config>("smc.defer_time", FAIRLEAD_MEMBER(smc.defer_time),
@@ -123,16 +127,12 @@ std::vector<Key<Config>> smc_keys() {
                                               connection_rule_keys(), {0, kConnectionRulesMax},
                                               connection_rule_from),
       single<Config>("smc.option_program", FAIRLEAD_MEMBER(smc.option_program), kPrograms),
-      single<Config>("smc.traffic_class", FAIRLEAD_MEMBER(smc.traffic_class),
-                     IntegerCodec{0, kTrafficClassMax}),
-      single<Config>("smc.service_level", FAIRLEAD_MEMBER(smc.service_level),
-                     IntegerCodec{0, kServiceLevelMax}),
+      number(pod_setting("smc.traffic_class"), FAIRLEAD_MEMBER(smc.traffic_class)),
+      number(pod_setting("smc.service_level"), FAIRLEAD_MEMBER(smc.service_level)),
       single<Config>("smc.path_mtu", FAIRLEAD_MEMBER(smc.path_mtu), PathMtuCodec{}),
-      single<Config>("smc.ack_timeout", FAIRLEAD_MEMBER(smc.ack_timeout),
-                     IntegerCodec{1, kAckTimeoutMax}),
-      single<Config>("smc.retry_count", FAIRLEAD_MEMBER(smc.retry_count),
-                     IntegerCodec{0, kRetriesMax}),
-      single<Config>("smc.rnr_retry", FAIRLEAD_MEMBER(smc.rnr_retry), IntegerCodec{0, kRetriesMax}),
+      number(pod_setting("smc.ack_timeout"), FAIRLEAD_MEMBER(smc.ack_timeout)),
+      number(pod_setting("smc.retry_count"), FAIRLEAD_MEMBER(smc.retry_count)),
+      number(pod_setting("smc.rnr_retry"), FAIRLEAD_MEMBER(smc.rnr_retry)),
       list_of<Config>("smc.gid_subnets", FAIRLEAD_MEMBER(smc.gid_subnets), CidrCodec{},
                       {0, kGidSubnetsMax}),
       single<Config>("smc.gid_index", FAIRLEAD_MEMBER(smc.gid_index), GidIndexCodec{}),

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/pod_settings.h"
 #include "base/result.h"
 #include "config/key.h"
 #include "config/load.h"
@@ -16,13 +17,6 @@ constexpr std::string_view kPnetVariable = "SMC_PNET_ID";
 // programs, like the variables that Kubernetes makes of every Service
 // ("FAIRLEAD_INJECTOR_SERVICE_HOST").
 constexpr std::size_t kSlipLettersMax = 2;
-
-std::string variable_of(std::string_view key) {
-  std::string name(kPrefix);
-  for (const char c : key)
-    name += c == '.' ? '_' : (c >= 'a' && c <= 'z') ? static_cast<char>(c - 'a' + 'A') : c;
-  return name;
-}
 
 void warn_of_slip(std::string_view name, std::vector<std::string>& warnings) {
   for (const Key<Config>& key : config_keys()) {

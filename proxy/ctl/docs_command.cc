@@ -6,8 +6,10 @@
 #include "admin/code_text.h"
 #include "admin/metric_catalog.h"
 #include "base/fallback.h"
+#include "base/pod_settings.h"
 #include "cni/node/agent/agent_metric_table.h"
 #include "ctl/commands.h"
+#include "ctl/json_value.h"
 #include "injector/annotations.h"
 #include "injector/injector_metrics.h"
 
@@ -69,7 +71,7 @@ std::string annotations_page() {
       "| annotation | acted on by | allowed | meaning | example |\n|---|---|---|---|---|\n";
   for (const injector::AnnotationInfo& info : injector::annotation_table()) {
     page += "| `fairlead.io/" + std::string(info.name) + "` | " + reader_text(info.reader) + " | " +
-            std::string(info.allowed) + " | " + std::string(info.meaning) + " | `" +
+            info.allowed() + " | " + std::string(info.meaning) + " | `" +
             std::string(info.example) + "` |\n";
   }
   page +=
@@ -142,9 +144,33 @@ std::string runbook_page() {
   return page;
 }
 
+// For scripts/settings.py: a row a line.
+std::string settings_page() {
+  std::string page;
+  for (const PodSetting& row : kPodSettings) {
+    Json choices = Json::array();
+    for (const std::string_view choice : row.choices)
+      if (!choice.empty()) choices.push_back(choice);
+    const Json object = {{"key", row.key},
+                         {"variable", variable_of(row.key)},
+                         {"value", row.value},
+                         {"annotation", row.annotation},
+                         {"min", row.limits.min},
+                         {"max", row.limits.max},
+                         {"doubling", row.limits.doubling},
+                         {"zero", row.limits.zero},
+                         {"choices", std::move(choices)},
+                         {"default", row.usual},
+                         {"allowed", allowed_text(row)}};
+    page += (page.empty() ? "[\n" : ",\n") + object.dump();
+  }
+  return page + "\n]\n";
+}
+
 std::string page_named(const std::string& name) {
   if (name == "metrics") return metrics_page();
   if (name == "annotations") return annotations_page();
+  if (name == "settings") return settings_page();
   return name == "runbook" ? runbook_page() : reasons_page();
 }
 
@@ -153,9 +179,9 @@ std::string page_named(const std::string& name) {
 void add_docs_command(CLI::App& app, Console& console) {
   CLI::App* docs = app.add_subcommand("docs", "Prints a page of the reference");
   docs->group("");
-  docs->add_option("PAGE", "annotations, metrics, reasons or runbook")
+  docs->add_option("PAGE", "annotations, metrics, reasons, runbook or settings")
       ->required()
-      ->check(CLI::IsMember({"annotations", "metrics", "reasons", "runbook"}));
+      ->check(CLI::IsMember({"annotations", "metrics", "reasons", "runbook", "settings"}));
   docs->callback(
       [&console, docs] { console.print_exactly(page_named((*docs)["PAGE"]->as<std::string>())); });
 }

@@ -1,6 +1,6 @@
 {{- /*
-Allowed values of annotations, in CEL over `v`, the value. The same table is in injector/annotations.cc,
-and a test compares both over the same values. Each item lists name, expression and allowed values.
+Allowed values of annotations, in CEL over `v`, the value. Those of files/settings.json come from proxy/base/pod_settings.h, the others
+are those of injector/annotations.cc, and a test compares both over the same values. Each item lists name, expression and allowed values.
 */ -}}
 {{- define "fairlead.annotationChecks" -}}
 {{- $ports := "v.split(',').size() <= 64 && v.split(',').all(e, e.matches(r'^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$') && e.split('-').all(n, int(n) <= 65535) && int(e.split('-')[0]) <= int(e.split('-')[e.split('-').size() - 1]))" -}}
@@ -12,7 +12,7 @@ and a test compares both over the same values. Each item lists name, expression 
 {{- $cpu := "(v.matches(r'^(0|[1-9][0-9]{0,14})m$') || v.matches(r'^(0|[1-9][0-9]{0,14})([.][0-9]{1,3})?$')) && quantity(v).isGreaterThan(quantity('0'))" -}}
 {{- $cpuAllowed := "a CPU quantity above 0, as in 50m or 0.5" -}}
 {{- $memory := "v.matches(r'^[1-9][0-9]{0,14}[KMG]i$') && quantity(v).isLessThan(quantity('1Ei'))" -}}
-{{- list
+{{- $checks := list
   (list "inject" "v in ['enabled', 'disabled']" "enabled or disabled")
   (list "allow-mesh" "v in ['true', 'false']" "true or false")
   (list "image" "v.matches(r'^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$')" "an image reference of at most 255 characters")
@@ -23,31 +23,20 @@ and a test compares both over the same values. Each item lists name, expression 
   (list "proxy-memory-request" $memory "a whole number with Ki, Mi or Gi, as in 64Mi")
   (list "proxy-memory-limit" (printf "%s && quantity(v).compareTo(quantity('32Mi')) >= 0 && quantity(v).compareTo(quantity('2048Gi')) <= 0" $memory) "a whole number with Ki, Mi or Gi, from 32Mi to 2048Gi")
   (list "admin-port" "v.matches(r'^[1-9][0-9]{3,4}$') && int(v) >= 1024 && int(v) <= 65535 && !(v in ['4540', '4543'])" "a port from 1024 to 65535, not 4540 and not 4543")
-  (list "fallback" "v in ['allow', 'deny']" "allow or deny")
   (list "smc-exclude" $rules $rulesAllowed)
   (list "smc-require" $rules $rulesAllowed)
-  (list "log-level" "v in ['trace', 'debug', 'info', 'warn', 'error', 'off']" "trace, debug, info, warn, error or off")
-  (list "log-format" "v in ['logfmt', 'json']" "logfmt or json")
   (list "pnet-id" "v.matches(r'^[A-Za-z0-9]{1,16}$')" "1 to 16 of A-Z, a-z and 0-9")
   (list "client-address" "v in ['enabled', 'disabled']" "enabled or disabled")
   (list "buffer-size" "v.matches(r'^((16|32|64|128|256|512)KiB|(1|2|4|8|16|32|64|128|256|512)MiB)$')" "16KiB, 32KiB, 64KiB and so on, doubling up to 512MiB")
-  (list "max-conns-per-group" "v.matches(r'^[1-9][0-9]{1,2}$') && int(v) >= 16 && int(v) <= 255" "a whole number from 16 to 255")
-  (list "max-links" "v.matches(r'^[0-3]$')" "a whole number from 1 to 3, or 0 for two where the network has two ports")
-  (list "defer-bytes" "v.matches(r'^(0|[1-9][0-9]{3,4})$') && (v == '0' || int(v) >= 1024) && int(v) <= 65536" "a whole number from 1024 to 65536, or 0 for SMC-R from the first byte")
-  (list "traffic-class" "v.matches(r'^(0|[1-9][0-9]{0,2})$') && int(v) <= 255" "a whole number from 0 to 255")
-  (list "service-level" "v.matches(r'^[0-7]$')" "a whole number from 0 to 7")
-  (list "path-mtu" "v in ['0', '256', '512', '1024', '2048', '4096']" "256, 512, 1024, 2048 or 4096, or 0 for that of the port")
-  (list "ack-timeout" "v.matches(r'^[1-9][0-9]?$') && int(v) <= 22" "a whole number from 1 to 22")
-  (list "retry-count" "v.matches(r'^[0-7]$')" "a whole number from 0 to 7")
-  (list "rnr-retry" "v.matches(r'^[0-7]$')" "a whole number from 0 to 7")
   (list "shutdown-grace-period" "v.matches(r'^(0|[1-9][0-9]{0,3})[sm]$') && int(v.substring(0, v.size() - 1)) <= (v.endsWith('s') ? 3600 : 60)" "a whole number with s or m, at most 3600s or 60m")
   (list "skip-inbound-ports" $ports $portsAllowed)
   (list "skip-outbound-ports" $ports $portsAllowed)
   (list "skip-subnets" $cidrs $cidrsAllowed)
   (list "include-inbound-ports" $ports $portsAllowed)
   (list "include-cidrs" $cidrs $cidrsAllowed)
-  (list "rnic-access" "v == 'none'" "none")
-  | toJson -}}
+  (list "rnic-access" "v == 'none'" "none") -}}
+{{- range .Files.Get "files/settings.json" | fromJsonArray }}{{ if .annotation }}{{ $checks = append $checks (list .annotation .check .allowed) }}{{ end }}{{ end -}}
+{{- toJson $checks -}}
 {{- end -}}
 
 {{- /* Value of the pod's annotation, or else of the settings. */}}

@@ -38,12 +38,10 @@ namespaceSelector: {}
 {{- $checks := dict }}
 {{- range include "fairlead.annotationChecks" . | fromJsonArray }}{{ $_ := set $checks (index . 0) (index . 1) }}{{ end -}}
 {{- $s := include "fairlead.settings" . | fromJson -}}
-{{- range $name, $annotation := dict "FAIRLEAD_FALLBACK" "fallback" "FAIRLEAD_LOG_LEVEL" "log-level" "FAIRLEAD_LOG_FORMAT" "log-format"
-      "FAIRLEAD_SMC_EXCLUDE" "smc-exclude" "FAIRLEAD_SMC_REQUIRE" "smc-require"
-      "FAIRLEAD_DRAIN_TIMEOUT" "shutdown-grace-period" "SMC_PNET_ID" "pnet-id" "FAIRLEAD_DEVICES_VERBS_CLAIM" "rnic-claim-template" "FAIRLEAD_BUFFERS_SIZE" "buffer-size"
-      "FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP" "max-conns-per-group" "FAIRLEAD_SMC_MAX_LINKS" "max-links" "FAIRLEAD_SMC_DEFER_BYTES" "defer-bytes"
-      "FAIRLEAD_SMC_TRAFFIC_CLASS" "traffic-class" "FAIRLEAD_SMC_SERVICE_LEVEL" "service-level" "FAIRLEAD_SMC_PATH_MTU" "path-mtu"
-      "FAIRLEAD_SMC_ACK_TIMEOUT" "ack-timeout" "FAIRLEAD_SMC_RETRY_COUNT" "retry-count" "FAIRLEAD_SMC_RNR_RETRY" "rnr-retry" -}}
+{{- $variables := dict "FAIRLEAD_SMC_EXCLUDE" "smc-exclude" "FAIRLEAD_SMC_REQUIRE" "smc-require" "FAIRLEAD_BUFFERS_SIZE" "buffer-size"
+      "FAIRLEAD_DRAIN_TIMEOUT" "shutdown-grace-period" "SMC_PNET_ID" "pnet-id" "FAIRLEAD_DEVICES_VERBS_CLAIM" "rnic-claim-template" }}
+{{- range .Files.Get "files/settings.json" | fromJsonArray }}{{ if .annotation }}{{ $_ := set $variables .variable .annotation }}{{ end }}{{ end -}}
+{{- range $name, $annotation := $variables -}}
 (e.name == '{{ $name }}' && 'value' in e && e.size() == 2 && [e.value].all(v, {{ index $checks $annotation }})) || {{ end -}}
 (e.name == 'FAIRLEAD_ADMIN_LISTEN' && 'value' in e && e.size() == 2 && e.value.startsWith('[::]:') && [e.value.substring(5)].all(v, {{ index $checks "admin-port" }}))
 || (e.name == 'FAIRLEAD_CONCURRENCY' && 'value' in e && e.size() == 2 && e.value.matches(r'^[0-9]{1,3}$'))

@@ -4,19 +4,20 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "base/pod_settings.h"
 
 namespace fairlead::rdma::verbs {
 
 // Ranges are those of the configuration (config.h, Smc).
 struct PathOptions {
-  std::uint8_t traffic_class = 0;  // DSCP and ECN, as on the wire
-  std::uint8_t service_level = 0;
+  std::uint8_t traffic_class = usual_number("smc.traffic_class");  // DSCP and ECN, as on the wire
+  std::uint8_t service_level = usual_number("smc.service_level");
   Mtu mtu_max = Mtu::k4096;  // the port's may be lower
   // A retry after 4.096 us * 2^16 = 268 ms, six of them: a peer that has gone is noticed after two
   // seconds. Soft-RoCE takes seven as unlimited.
-  std::uint8_t ack_timeout = 16;
-  std::uint8_t retry_count = 6;
-  std::uint8_t rnr_retry = 7;  // unlimited
+  std::uint8_t ack_timeout = usual_number("smc.ack_timeout");
+  std::uint8_t retry_count = usual_number("smc.retry_count");
+  std::uint8_t rnr_retry = usual_number("smc.rnr_retry");  // unlimited
   friend bool operator==(const PathOptions&, const PathOptions&) = default;
 };
 

@@ -163,46 +163,72 @@ TEST(Load, AnEmptyFileLacksAListener) {
 }
 
 struct Range {
-  const char* key;
-  std::vector<const char*> legal, illegal;
+  std::string key;
+  std::vector<std::string> legal, illegal;
 };
 
-auto load_key(std::string key, const char* value) {
+auto load_key(std::string key, std::string_view value) {
   std::string text;
   for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.')) {
     text += key.substr(0, dot) + ": {";
     key.erase(0, dot + 1);
   }
   const auto depth = static_cast<std::size_t>(std::count(text.begin(), text.end(), '{'));
-  return load_with_listener(text + key + ": " + value + std::string(depth, '}') + "\n");
+  return load_with_listener(text + key + ": " + std::string(value) + std::string(depth, '}') +
+                            "\n");
 }
 
-// One line per range of config.h: the smallest and the largest value that pass, and their
-// neighbours.
+void expect_range(const Range& range) {
+  for (const std::string& value : range.legal)
+    EXPECT_TRUE(load_key(range.key, value).has_value())
+        << range.key << " " << value << ": " << only_error(load_key(range.key, value));
+  for (const std::string& value : range.illegal) {
+    const std::string error = only_error(load_key(range.key, value));
+    EXPECT_THAT(error, HasSubstr(range.key)) << value;
+    EXPECT_THAT(error, HasSubstr("; allowed: ")) << value;
+  }
+}
+
+// Of a setting that has a row: the values at both sides of each limit.
+Range range_of(const PodSetting& row) {
+  if (!row.is_number()) {
+    Range range{std::string(row.key), {}, {"none_of_them"}};
+    for (const std::string_view choice : row.choices)
+      if (!choice.empty()) range.legal.emplace_back(choice);
+    return range;
+  }
+  const std::string below = row.lowest() == 0 ? "-1" : std::to_string(row.lowest() - 1);
+  return {std::string(row.key),
+          {std::to_string(row.lowest()), std::to_string(row.limits.min),
+           std::to_string(row.limits.max)},
+          {below, std::to_string(row.limits.max + 1), "x"}};
+}
+
+TEST(Load, KeepsTheRowsOfSettingsOfPods) {
+  for (const PodSetting& row : kPodSettings) {
+    EXPECT_EQ(loaded(load_key(std::string(row.key), row.usual)), loaded(load_with_listener("")))
+        << row.key;
+    expect_range(range_of(row));
+  }
+  EXPECT_THAT(only_error(load_key("smc.defer_bytes", "1023")), HasSubstr("is too small"));
+  EXPECT_THAT(only_error(load_key("smc.path_mtu", "1500")), HasSubstr("is no path MTU"));
+}
+
+// One line for each other range of config.h: the smallest and the largest value that pass, and
+// their neighbours.
 TEST(Load, KeepsEveryRange) {
   const std::vector<Range> ranges = {
       {"concurrency", {"0", "64"}, {"65", "-1"}},
-      {"smc.max_connections_per_group", {"16", "255"}, {"15", "256"}},
-      {"smc.version", {"auto", "1", "2"}, {"0", "3", "v1"}},
-      {"smc.max_links", {"0", "3"}, {"-1", "4"}},
       {"smc.group_idle_timeout", {"0", "24h"}, {"25h", "-1s"}},
       {"smc.test_link_interval", {"0", "1s", "1h"}, {"999ms", "61m"}},
       {"smc.handshake_timeout", {"100ms", "60s"}, {"99ms", "61s", "0"}},
-      {"smc.defer_bytes", {"0", "1KiB", "64KiB"}, {"1023", "65KiB", "-1"}},
       {"smc.defer_turns", {"1", "1000"}, {"0", "1001"}},
       {"smc.defer_time", {"1ms", "1h"}, {"0", "61m"}},
       {"smc.ueids",
        {"[a.b-c]", "[ABCDEFGHIJKLMNOPQRSTUVWXYZ012345]"},
        {"[ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456]", "[\"\"]", "[a_b]", "[.a]", "[A, a]"}},
-      {"smc.traffic_class", {"0", "106", "255"}, {"256", "-1", "0x68", "high"}},
-      {"smc.service_level", {"0", "7"}, {"8", "-1"}},
-      {"smc.path_mtu", {"0", "256", "4096"}, {"1", "1500", "8192", "-1", "auto"}},
-      {"smc.ack_timeout", {"1", "22"}, {"0", "23"}},
-      {"smc.retry_count", {"0", "7"}, {"8"}},
-      {"smc.rnr_retry", {"0", "7"}, {"8"}},
       {"smc.gid_subnets", {"[]", "[10.9.0.0/16, \"fd00::/8\"]"}, {"[10.9.0.1/16]", "[eth0]"}},
       {"smc.gid_index", {"auto", "0", "255"}, {"256", "-1", "first"}},
-      {"smc.gid_type", {"auto", "rocev1", "rocev2"}, {"RoCEv2", "ib"}},
       {"smc.trusted_fabric", {"true", "false"}, {"yes", "1", "\"\""}},
       {"smc.partition_key", {"auto", "0x1", "0x7fff"}, {"0", "0x0", "0x8000", "1", "0x1g"}},
       {"smc.host_name", {"\"\"", "a.b"}, {"\"a b\"", "012345678901234567890123456789012"}},
@@ -229,17 +255,7 @@ TEST(Load, KeepsEveryRange) {
       {"drain.timeout", {"0", "1h"}, {"2h"}},
       {"pnet.id", {"\"\"", "a", "ABCDEFGH01234567"}, {"ABCDEFGH012345678", "a-b"}},
   };
-  for (const Range& range : ranges) {
-    const auto load_value = [&](const char* value) { return load_key(range.key, value); };
-    for (const char* value : range.legal)
-      EXPECT_TRUE(load_value(value).has_value())
-          << range.key << " " << value << ": " << only_error(load_value(value));
-    for (const char* value : range.illegal) {
-      const std::string error = only_error(load_value(value));
-      EXPECT_THAT(error, HasSubstr(range.key)) << value;
-      EXPECT_THAT(error, HasSubstr("; allowed: ")) << value;
-    }
-  }
+  for (const Range& range : ranges) expect_range(range);
 }
 
 TEST(Load, RefusesBadBlocksAndPorts) {
