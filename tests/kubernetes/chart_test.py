@@ -139,9 +139,7 @@ class Chart(unittest.TestCase):
                 ("node.rnicMemlock=1Gi", "rnicMemlock"), ("node.rnicEnv={LD_PRELOAD}", "rnicEnv"), ("node.repair=yes", "repair"), ("node.handOver=yes", "handOver"),
                 ("proxy.seccompProfile=Unconfined", "seccompProfile"), ("node.seccompDir=seccomp", "seccompDir"),
                 ("node.reportNamespace=A", "reportNamespace"), ("nodePools[0].pnet.namespaces[0]=A", "namespaces"), ("node.rnicNamespaces[0]=A", "rnicNamespaces"),
-                ("proxy.smc.trafficClass=256", "trafficClass"), ("proxy.smc.serviceLevel=8", "serviceLevel"),
-                ("proxy.smc.maxLinks=4", "maxLinks"), ("proxy.smc.pathMtu=1500", "pathMtu"), ("proxy.smc.ackTimeout=0", "ackTimeout"),
-                ("proxy.smc.retryCount=8", "retryCount"), ("proxy.smc.rnrRetry=-1", "rnrRetry"),
+                ("proxy.smc.trafficClass=256", "trafficClass"), ("proxy.smc.pathMtu=1500", "pathMtu"), ("proxy.smc.deferBytes=1", "deferBytes"),
                 ("proxy.smc.gid=1", "gid"), ("proxy.smc.gidType=ib", "gidType"), ("proxy.smc.version=3", "version"),
                 ("proxy.smc.gidIndex=256", "gidIndex"), ("proxy.smc.gidSubnets[0]=eth0", "gidSubnets"), ("image.digest=sha256:xyz", "digest"), ("node.includeCIDRs[0]=all", "includeCIDRs"),
                 ("injector.certs.mode=existingSecret", "injector.certs.existingSecret")):
@@ -349,20 +347,20 @@ class Chart(unittest.TestCase):
             self.assertNotRegex(path.read_text(), r"\{\{[^}]*\b(lookup|rand\w+|gen[A-Z]\w+|now|uuidv4)\b", path.name)
 
     def test_quality_of_service_reaches_injector_and_policy(self):
-        values = "proxy.smc.maxLinks=3,proxy.smc.deferBytes=0,proxy.smc.trafficClass=106,proxy.smc.serviceLevel=3,proxy.smc.pathMtu=4096"
+        """Those that are set, and the others with the default of their row."""
+        rows = [row for row in json.loads((helm.CHART / "files/settings.json").read_text())
+                if row["annotation"] and row["value"].startswith("smc.")]
+        given = {"smc.maxLinks": 3, "smc.deferBytes": 0, "smc.trafficClass": 106, "smc.serviceLevel": 3, "smc.pathMtu": 4096}
+        wanted = {row["value"]: given.get(row["value"], int(row["default"])) for row in rows}
+        values = ",".join(f"proxy.{name}={value}" for name, value in given.items())
         made = of_kind(render("--set", values), "ConfigMap")
         settings = next(json.loads(one["data"]["settings.json"]) for one in made if "settings.json" in one["data"])
-        self.assertEqual(settings["smc"], {"maxLinks": 3, "deferBytes": 0, "trafficClass": 106, "serviceLevel": 3, "pathMtu": 4096,
-                                           "ackTimeout": 16, "retryCount": 6, "rnrRetry": 7})
+        self.assertEqual({f"smc.{name}": value for name, value in settings["smc"].items()}, wanted)
         policy = of_kind(render("--set", f"injector.mode=policy,{values}"), "MutatingAdmissionPolicy")[0]
         env = next(one["expression"] for one in policy["spec"]["variables"] if one["name"] == "env")
-        for name, variable, value, usual in (
-                ("max-links", "MAX_LINKS", 3, 0), ("defer-bytes", "DEFER_BYTES", 0, 65536),
-                ("traffic-class", "TRAFFIC_CLASS", 106, 0), ("service-level", "SERVICE_LEVEL", 3, 0),
-                ("path-mtu", "PATH_MTU", 4096, 0), ("ack-timeout", "ACK_TIMEOUT", 16, 16),
-                ("retry-count", "RETRY_COUNT", 6, 6), ("rnr-retry", "RNR_RETRY", 7, 7)):
-            self.assertIn(f"[variables.a[?'fairlead.io/{name}'].orValue('{value}')].filter(v, v != '{usual}')"
-                          f".map(v, {{'name': 'FAIRLEAD_SMC_{variable}', 'value': v}})", env)
+        for row in rows:
+            self.assertIn(f"[variables.a[?'fairlead.io/{row['annotation']}'].orValue('{wanted[row['value']]}')].filter(v, v != '{row['default']}')"
+                          f".map(v, {{'name': '{row['variable']}', 'value': v}})", env)
 
     def test_choice_of_gids_becomes_variables(self):
         def variables(*settings):
