@@ -46,7 +46,9 @@ void check_file(std::string_view text) {
     const std::string& why = record.error().message;
     return refused("file", why.substr(0, why.find(':')));
   }
-  BrokerBook book;
+  BrokerShares shares(0, [] { return 0.0; });
+  BrokerUnread unread;
+  BrokerBook book(shares, unread);
   book.restore(record->owners);
   SMC_ASSERT(book.ownerships().size() <= record->owners.size());
   const auto again = parse_broker_record(to_json_text({record->fabric, book.ownerships()}));

@@ -8,22 +8,16 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 
 #include "base/linux/event_descriptor.h"
 #include "base/linux/handle.h"
-#include "base/paced_lines.h"
 #include "cni/node/broker/broker_book.h"
-#include "cni/node/broker/broker_closer.h"
-#include "cni/node/broker/broker_member.h"
+#include "cni/node/broker/broker_devices.h"
+#include "cni/node/broker/broker_file.h"
 #include "cni/node/broker/broker_requests.h"
-#include "cni/node/broker/broker_shares.h"
-#include "cni/node/broker/broker_unread.h"
 #include "cni/node/pods/pod_watch.h"
 
 namespace fairlead::cni::node {
@@ -31,17 +25,8 @@ namespace fairlead::cni::node {
 // Interval of checks for pods that ended without a DEL, and for pods that could not be entered.
 inline constexpr std::chrono::seconds kLookInterval{10};
 inline constexpr std::chrono::seconds kRetryInterval{1};
-// Intervals of checks for devices in a pod: without a device, with a new device, and others.
-inline constexpr std::chrono::milliseconds kProbeNoDevice{100};
-inline constexpr std::chrono::milliseconds kProbeNewDevice{20};
-inline constexpr std::chrono::milliseconds kProbeSettled{1000};
-inline constexpr std::chrono::seconds kNewDeviceTime{1};
 inline constexpr unsigned kProbeGapMax = 2;  // consecutive indices without a listener
-
-// Limit of log lines of one kind that pods can cause, in kBrokerLineInterval.
-inline constexpr unsigned kBrokerLines = 10;
-inline constexpr Duration kBrokerLineInterval = std::chrono::seconds(10);
-inline constexpr int kRequestsPerTurn = 64;  // per device, so that others have their turn
+inline constexpr int kRequestsPerTurn = 64;  // of one device, so that others get theirs
 
 struct BrokerSettings {
   std::string run_dir;
@@ -50,8 +35,9 @@ struct BrokerSettings {
   std::string cgroup_root = "/sys/fs/cgroup";
 };
 
-class Broker final : public BrokerDevices {
+class Broker {
  public:
+  using Member = BrokerBook::Member;
   using Counts = BrokerCounts;
 
   // Errors: kState.
@@ -64,80 +50,36 @@ class Broker final : public BrokerDevices {
   const Counts& counts() const { return counts_; }
 
  private:
-  struct Pod {
-    WatchedPod pod;
-    FileDescriptor probe;  // none if the pod cannot be entered
-    std::string trouble;   // why the pod could not be entered
-    TimePoint next_probe{};
-    TimePoint new_device_until{};
-    std::set<unsigned> connected;              // indices of devices
-    std::map<unsigned, TimePoint> not_before;  // indices that were refused
-    std::set<unsigned> strangers;              // indices at which another user listens
-    std::optional<TimePoint> paused_until;
-    std::size_t buffers = 0;
-    bool records_wait = false;  // until the pod's devices have read others
-  };
-
   Broker(BrokerSettings settings, PodWatch watch, FileDescriptor epoll, EventDescriptor stop_event);
   void take_own_user();
   void look();
-  bool enter(const std::string& name, Pod& pod);
-  void leave(const std::string& name);
+  bool enter(BrokerPod& pod);
+  void leave(BrokerPod& pod);
   int milliseconds_to_wait(TimePoint now) const;
 
   void probe_due(TimePoint now);
-  void probe(const std::string& name, Pod& pod, TimePoint now);
+  void probe(BrokerPod& pod, TimePoint now);
   // False if there is no listener.
-  bool probe_index(const std::string& name, Pod& pod, unsigned index, TimePoint now);
-  void take_in(const std::string& name, Pod& pod, unsigned index, TimePoint now);
+  bool probe_index(BrokerPod& pod, unsigned index, TimePoint now);
 
   void handle(int fd, std::uint32_t events, TimePoint now);
   void serve(Member member, TimePoint now);
-  BrokerMember* find(Member member) override;
-  std::size_t& buffers_of(const std::string& pod) override { return pods_.at(pod).buffers; }
-  bool send(Member member, const broker::Message& message, std::span<const int> fds) override;
-  bool drop(Member member) override;
-  bool drop_hostile(Member member, const char* what) override;
-  void avoid(const std::string& pod, unsigned index) override;
-
-  // False if the pod has used up its requests; the broker does not serve it for a while.
-  bool may_ask(const std::string& pod, TimePoint now);
-  void pause(const std::string& pod, TimePoint until);
-  void resume_paused(TimePoint now);
-  bool watch(int fd, std::uint32_t events);
-  void rewatch(Member member);
-  // True if records wait because this device, or its pod, has not read others.
-  bool wants_room(Member member) const;
-  void watch_for_room(const std::string& pod);
-  // Sends waiting records to devices of the pod, as far as possible.
-  void release(const std::string& of);
-  void unwatch(int fd);
-  void charge_for_closing();
-  void remember() override;
-  void warn(std::string_view event, const std::string& pod, std::string_view what) override;
 
   BrokerSettings settings_;
   PodWatch watch_;
   FileDescriptor epoll_;
   EventDescriptor stop_event_;
-  std::uint64_t instance_ = 0;  // of this process; the connections use the lower half
+  std::uint64_t instance_;  // of this process; each connection has one below it
   std::uint32_t connections_made_ = 0;
-  BrokerBook book_;
+  Counts counts_;
   BrokerShares shares_;
-  BrokerCloser closer_;
   BrokerUnread unread_;
-  PacedLines lines_{kBrokerLines, kBrokerLineInterval};
-  struct Record {
-    std::uint64_t changes = 0;  // book_.changes() at the last write to the file
-    std::string trouble;        // why the last write failed
-  };
-  Record remembered_;
-  std::map<std::string, Pod> pods_;
-  std::unordered_map<int, std::unique_ptr<BrokerMember>> members_;  // by descriptor
+  BrokerBook book_{shares_, unread_};
+  BrokerDevices devices_{epoll_.get(), book_, counts_};
+  BrokerFile file_{settings_.run_dir};
+  BrokerRequests requests_{devices_, book_, file_, counts_};
   std::set<Member> unfinished_;  // have more requests than one turn handles
   TimePoint next_look_{};
-  Counts counts_;
-  BrokerRequests requests_{*this, book_, shares_, closer_, counts_};
 };
 
 }  // namespace fairlead::cni::node

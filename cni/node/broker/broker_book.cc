@@ -1,7 +1,6 @@
 #include "cni/node/broker/broker_book.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/assert.h"
 
@@ -9,57 +8,44 @@ namespace fairlead::cni::node {
 
 using broker::Refusal;
 
-bool BrokerBook::add_pod(const std::string& pod) {
-  if (pods_.size() >= kBrokeredPodsMax) return false;
-  const auto [made, fresh] = pods_.try_emplace(pod);
-  if (fresh && ++pods_made_ == 0) ++pods_made_;
-  if (fresh) made->second.number = pods_made_;
-  return true;
+BrokerPod* BrokerBook::add_pod(const std::string& name, const WatchedPod& watched) {
+  if (pods_.size() >= kBrokeredPodsMax) return nullptr;
+  std::unique_ptr<BrokerPod>& pod = pods_[name];
+  if (!pod) {
+    if (++pods_made_ == 0) ++pods_made_;
+    pod = std::make_unique<BrokerPod>(name, pods_made_, watched, shares_, unread_);
+  }
+  return pod.get();
 }
 
-std::vector<BrokerBook::Member> BrokerBook::remove_pod(const std::string& pod) {
-  const std::vector<Member> members = members_of(pod);
+std::vector<BrokerBook::Member> BrokerBook::remove_pod(BrokerPod& pod) {
+  const std::vector<Member> members = pod.members();
   for (const Member member : members) disconnect(member);
-  disown(pod);
-  pods_.erase(pod);
+  disown(pod.name());
+  pods_.erase(pods_.find(pod.name()));
   return members;
 }
 
-std::optional<Duration> BrokerBook::spend(const std::string& name, TimePoint now) {
-  Pod& pod = pods_.at(name);
-  const std::chrono::duration<double> passed =
-      pod.counted_at ? now - *pod.counted_at : Duration::zero();
-  pod.counted_at = now;
-  pod.requests = std::min(kRequestsBurst, pod.requests + passed.count() * kRequestsPerSecond);
-  if (pod.requests >= 1) {
-    pod.requests -= 1;
-    return std::nullopt;
-  }
-  const std::chrono::duration<double> missing((1 - pod.requests) / kRequestsPerSecond);
-  return std::chrono::ceil<std::chrono::milliseconds>(missing);
+BrokerPod* BrokerBook::find_pod(const std::string& name) const {
+  const auto found = pods_.find(name);
+  return found == pods_.end() ? nullptr : found->second.get();
 }
 
-void BrokerBook::charge(const std::string& pod, double requests) {
-  pods_.at(pod).requests -= requests;
-}
-
-std::optional<BrokerBook::Member> BrokerBook::connect(const std::string& name, Member member) {
-  Pod& pod = pods_.at(name);
-  std::optional<Member> leaves;
-  // Clients that connect and send nothing must not exclude others of their pod.
-  if (pod.guests.size() >= kGuestsPerPodMax) leaves = pod.guests.front();
-  pod.members.insert(member);
-  pod.guests.push_back(member);
-  seats_[member] = {name, {}};
-  return leaves;
+std::optional<BrokerBook::Member> BrokerBook::connect(BrokerPod& pod, Member member) {
+  seats_[member] = {&pod, {}};
+  return pod.connect(member);
 }
 
 void BrokerBook::disconnect(Member member) {
   const auto seat = seats_.find(member);
   if (seat == seats_.end()) return;
-  Pod& pod = pods_.at(seat->second.pod);
-  pod.members.erase(member);
-  std::erase(pod.guests, member);
+  BrokerPod& pod = *seat->second.pod;
+  std::erase_if(held_grants_, [&](const auto& held) {
+    if (held.second.owner != member) return false;
+    pod.share().grant_let_go();
+    return true;
+  });
+  pod.disconnect(member);
   if (!seat->second.peer.is_zero()) devices_.erase(seat->second.peer);
   seats_.erase(seat);
 }
@@ -68,10 +54,10 @@ Refusal BrokerBook::enroll(Member member, PeerId peer) {
   Seat& seat = seats_.at(member);
   SMC_ASSERT(seat.peer.is_zero());
   if (peer.is_zero() || devices_.contains(peer)) return Refusal::kTaken;
-  Pod& pod = pods_.at(seat.pod);
-  if (pod.members.size() - pod.guests.size() >= kDevicesPerPodMax) return Refusal::kLimit;
-  if (!own(peer, seat.pod)) return Refusal::kTaken;
-  std::erase(pod.guests, member);
+  if (!seat.pod->may_register()) return Refusal::kLimit;
+  if (!has_owner(peer)) seat.pod->credits().charge(kRequestsPerPeerId);
+  if (!own(peer, seat.pod->name())) return Refusal::kTaken;
+  seat.pod->registered(member);
   seat.peer = peer;
   devices_[peer] = member;
   return Refusal::kNone;
@@ -82,28 +68,36 @@ bool BrokerBook::enrolled(Member member) const {
   return seat != seats_.end() && !seat->second.peer.is_zero();
 }
 
-PeerId BrokerBook::peer_of(Member member) const { return seats_.at(member).peer; }
-
-const std::string& BrokerBook::pod_of(Member member) const { return seats_.at(member).pod; }
-
 std::optional<BrokerBook::Member> BrokerBook::find(PeerId peer) const {
   const auto found = devices_.find(peer);
   if (found == devices_.end()) return std::nullopt;
   return found->second;
 }
 
-std::vector<BrokerBook::Member> BrokerBook::members_of(const std::string& name) const {
-  const auto pod = pods_.find(name);
-  if (pod == pods_.end()) return {};
-  return {pod->second.members.begin(), pod->second.members.end()};
+bool BrokerBook::hold_grant(PeerId to, const HeldGrant& grant) {
+  BrokerPod& pod = pod_of(grant.owner);
+  const auto [begin, end] = held_grants_.equal_range(to);
+  const auto own = std::count_if(
+      begin, end, [&](const auto& held) { return &pod_of(held.second.owner) == &pod; });
+  if (!pod.share().may_hold_grant() || own >= kHeldGrantsPerPeerMax) return false;
+  held_grants_.emplace(to, grant);
+  pod.share().grant_held();
+  return true;
+}
+
+std::vector<BrokerBook::HeldGrant> BrokerBook::take_grants(PeerId to) {
+  std::vector<HeldGrant> taken;
+  const auto [begin, end] = held_grants_.equal_range(to);
+  for (auto at = begin; at != end; ++at) taken.push_back(at->second);
+  held_grants_.erase(begin, end);
+  for (const HeldGrant& grant : taken) pod_of(grant.owner).share().grant_let_go();
+  return taken;
 }
 
 // If a pod has too many ids, its oldest id without a connected device is released.
 bool BrokerBook::own(PeerId peer, const std::string& pod) {
   const auto [owner, fresh] = owners_.try_emplace(peer, pod);
   if (!fresh) return owner->second == pod;
-  if (const auto known = pods_.find(pod); known != pods_.end())
-    known->second.requests -= kRequestsPerPeerId;
   std::deque<PeerId>& ids = ids_[pod];
   ids.push_back(peer);
   if (ids.size() > kPeerIdsPerPodMax) {

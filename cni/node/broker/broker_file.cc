@@ -63,8 +63,8 @@ Outcome<BrokerRecord> parse_broker_record(std::string_view text) {
   return record;
 }
 
-BrokerRecord load_broker_record(const std::string& run_dir) {
-  const auto text = read_file(path_in(run_dir), kBytesMax, O_NOFOLLOW);
+BrokerRecord BrokerFile::load() const {
+  const auto text = read_file(path_in(run_dir_), kBytesMax, O_NOFOLLOW);
   if (text) {
     auto record = parse_broker_record(*text);
     if (record) return std::move(*record);
@@ -74,8 +74,8 @@ BrokerRecord load_broker_record(const std::string& run_dir) {
   return {random_id<FabricId>(), {}};
 }
 
-Outcome<void> store_broker_record(const std::string& run_dir, const BrokerRecord& record) {
-  const std::string path = path_in(run_dir);
+Outcome<void> BrokerFile::store(const BrokerRecord& record) const {
+  const std::string path = path_in(run_dir_);
   const std::string text = to_json_text(record);
   if (text.size() > kBytesMax)
     return wrong(std::to_string(text.size()) + " bytes are not allowed; allowed: at most " +
@@ -83,6 +83,24 @@ Outcome<void> store_broker_record(const std::string& run_dir, const BrokerRecord
   const Result<void> written = replace_file(path, path + ".new", text, kMode);
   if (!written) return wrong(to_string(written.error()));
   return {};
+}
+
+Outcome<void> BrokerFile::take_over(BrokerBook& book) {
+  const BrokerRecord record = load();
+  fabric_ = record.fabric;
+  book.restore(record.owners);
+  SMC_TRY(store(record));
+  changes_ = book.changes();
+  return {};
+}
+
+void BrokerFile::remember(const BrokerBook& book) {
+  if (changes_ == book.changes()) return;
+  const auto stored = store({fabric_, book.ownerships()});
+  if (stored) changes_ = book.changes();
+  const std::string trouble = stored ? "" : stored.error().message;
+  if (std::exchange(trouble_, trouble) == trouble || stored) return;
+  LogEvent(LogLevel::kWarn, "broker", "record_not_written").field("what", trouble);
 }
 
 }  // namespace fairlead::cni::node

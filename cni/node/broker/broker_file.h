@@ -2,8 +2,10 @@
 // pod of each peer id.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -22,8 +24,25 @@ std::string to_json_text(const BrokerRecord& record);
 // The error describes the mistake in the text.
 Outcome<BrokerRecord> parse_broker_record(std::string_view text);
 
-// Returns a new record with a random fabric if the file is missing or damaged.
-BrokerRecord load_broker_record(const std::string& run_dir);
-Outcome<void> store_broker_record(const std::string& run_dir, const BrokerRecord& record);
+// The record of this broker.
+class BrokerFile {
+ public:
+  explicit BrokerFile(std::string run_dir) : run_dir_(std::move(run_dir)) {}
+  // Takes over from the broker before, and writes the file. The fabric is new if the file is
+  // missing or damaged. Errors: kState if it cannot be written.
+  Outcome<void> take_over(BrokerBook& book);
+  // Writes the owners of ids if they have changed. Logs the error, once for the same.
+  void remember(const BrokerBook& book);
+  FabricId fabric() const { return fabric_; }
+
+ private:
+  BrokerRecord load() const;
+  Outcome<void> store(const BrokerRecord& record) const;
+
+  std::string run_dir_;
+  FabricId fabric_;
+  std::uint64_t changes_ = 0;  // those of the book that are in the file
+  std::string trouble_;        // why it could not be written, the last time
+};
 
 }  // namespace fairlead::cni::node

@@ -7,13 +7,12 @@
 
 namespace fairlead::cni::node {
 
+using broker::BufferId;
 using broker::Message;
 
-Result<std::unique_ptr<BrokerMember>> BrokerMember::create(FileDescriptor socket, std::string pod,
-                                                           BrokerUnread& unread, unsigned index,
-                                                           std::uint64_t instance) {
-  std::unique_ptr<BrokerMember> member(
-      new BrokerMember(std::move(socket), std::move(pod), unread, index, instance));
+Result<std::unique_ptr<BrokerMember>> BrokerMember::create(FileDescriptor socket, BrokerPod& pod,
+                                                           unsigned index, std::uint64_t instance) {
+  std::unique_ptr<BrokerMember> member(new BrokerMember(std::move(socket), pod, index, instance));
   const FileDescriptor memory =
       SMC_TRY(broker::make_memory("fairlead-requests", broker::kRequestRingBytes));
   member->ring_ = SMC_TRY(broker::map_request_ring(memory.get()));
@@ -27,9 +26,9 @@ Result<std::unique_ptr<BrokerMember>> BrokerMember::create(FileDescriptor socket
 
 Result<void> BrokerMember::send_now(const Message& message, std::span<const int> fds) {
   const bool bells = message.kind == Message::Kind::kChannel;
-  if (bells && !unread_.may_send(pod_)) return Error{Errc::kWouldBlock, "unread channel records"};
+  if (bells && !pod_.unread().may_send()) return Error{Errc::kWouldBlock, "unread channel records"};
   SMC_TRY(broker::send(socket_.get(), message, fds));
-  if (bells) unread_.sent(pod_, socket_.get());
+  if (bells) pod_.unread().sent(socket_.get());
   return {};
 }
 
@@ -46,17 +45,9 @@ Result<void> BrokerMember::send(const Message& message, std::span<const int> fds
     if (!copy) return Error{Errc::kExhausted, "descriptors", errno};
     waiting.fds.push_back(std::move(copy));
   }
-  waiting_descriptors_ += waiting.fds.size();
+  pod_.share().add_waiting(waiting.fds.size());
   outbox_.push_back(std::move(waiting));
   return {};
-}
-
-std::vector<FileDescriptor> BrokerMember::take_descriptors() {
-  std::vector<FileDescriptor> taken;
-  for (auto& [number, buffer] : buffers) taken.push_back(std::move(buffer.memory));
-  for (Waiting& waiting : outbox_)
-    for (FileDescriptor& fd : waiting.fds) taken.push_back(std::move(fd));
-  return taken;
 }
 
 Result<void> BrokerMember::flush() {
@@ -66,10 +57,59 @@ Result<void> BrokerMember::flush() {
     const auto sent = send_now(outbox_.front().message, fds);
     if (!sent && sent.error().code == Errc::kWouldBlock) return {};
     if (!sent) return sent;
-    waiting_descriptors_ -= outbox_.front().fds.size();
+    pod_.share().remove_waiting(outbox_.front().fds.size());
     outbox_.pop_front();
   }
   return {};
+}
+
+bool BrokerMember::wants_room() const {
+  return has_waiting() || (pod_.records_wait() && pod_.unread().has_unread(socket_.get()));
+}
+
+bool BrokerMember::may_have_buffer() const {
+  return buffers_.size() < kBuffersPerDeviceMax && pod_.share().may_have_buffer();
+}
+
+BufferId BrokerMember::add_blank(std::uint64_t number, FileDescriptor memory) {
+  buffers_[number].memory = std::move(memory);
+  ++blanks_;
+  pod_.share().buffer_made();
+  return {instance_, number};
+}
+
+std::optional<int> BrokerMember::memory_of(const BufferId& buffer) const {
+  const auto found = buffers_.find(buffer.number);
+  if (buffer.instance != instance_ || found == buffers_.end()) return std::nullopt;
+  return found->second.memory.get();
+}
+
+bool BrokerMember::take(const BufferId& buffer) {
+  if (!memory_of(buffer) || !std::exchange(buffers_.at(buffer.number).blank, false)) return false;
+  --blanks_;
+  return true;
+}
+
+FileDescriptor BrokerMember::remove(const BufferId& buffer) {
+  if (!memory_of(buffer)) return {};
+  const auto found = buffers_.find(buffer.number);
+  if (found->second.blank) --blanks_;
+  FileDescriptor memory = std::move(found->second.memory);
+  buffers_.erase(found);
+  pod_.share().buffers_gone(1);
+  return memory;
+}
+
+std::vector<FileDescriptor> BrokerMember::take_descriptors() {
+  std::vector<FileDescriptor> taken;
+  for (auto& [number, buffer] : buffers_) taken.push_back(std::move(buffer.memory));
+  pod_.share().buffers_gone(std::exchange(buffers_, {}).size());
+  for (Waiting& waiting : outbox_) {
+    pod_.share().remove_waiting(waiting.fds.size());
+    for (FileDescriptor& fd : waiting.fds) taken.push_back(std::move(fd));
+  }
+  outbox_.clear();
+  return taken;
 }
 
 }  // namespace fairlead::cni::node

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -15,7 +15,7 @@
 #include "broker/message.h"
 #include "broker/request_ring.h"
 #include "broker/shared_objects.h"
-#include "cni/node/broker/broker_unread.h"
+#include "cni/node/broker/broker_pod.h"
 
 namespace fairlead::cni::node {
 
@@ -23,66 +23,80 @@ inline constexpr std::size_t kOutboxMax = 1024;  // records that wait for one de
 inline constexpr std::size_t kBlanksPerDevice = 16;
 inline constexpr std::size_t kBuffersPerDeviceMax = 1024;
 
+// What both devices of a channel must have in common.
+struct ChannelForm {
+  std::uint8_t layout = 0;
+  std::uint32_t bytes = 0;
+  friend bool operator==(const ChannelForm&, const ChannelForm&) = default;
+};
+
 class BrokerMember {
  public:
-  struct Buffer {
-    FileDescriptor memory;
-    bool blank = true;
-  };
-  // Creates the request ring and sends it to the device. `unread` outlives the member and takes
-  // over its socket at the end. Errors: those of the creation, kWouldBlock.
-  static Result<std::unique_ptr<BrokerMember>> create(FileDescriptor socket, std::string pod,
-                                                      BrokerUnread& unread, unsigned index,
-                                                      std::uint64_t instance);
-  ~BrokerMember() { unread_.end(pod_, std::move(socket_)); }
+  // Creates the request ring and sends it to the device. `pod` outlives the member, counts what
+  // waits here, and gets the socket at the end. `instance`: of all buffers of this connection.
+  // Errors: those of the creation, kWouldBlock.
+  static Result<std::unique_ptr<BrokerMember>> create(FileDescriptor socket, BrokerPod& pod,
+                                                      unsigned index, std::uint64_t instance);
+  ~BrokerMember() { pod_.unread().end(std::move(socket_)); }
 
-  unsigned index() const { return index_; }             // of the device in its pod
-  std::uint64_t instance() const { return instance_; }  // of all buffers of this connection
+  unsigned index() const { return index_; }  // of the device in its pod
   broker::RequestReader& requests() { return *requests_; }
+  const ChannelForm& channel_form() const { return channel_form_; }
+  void set_channel_form(const ChannelForm& form) { channel_form_ = form; }
 
-  // Sends a record, or keeps it until there is room and the pod has read others. Errors: kExhausted
-  // at kOutboxMax; kPeerGone and others if the device is lost.
+  // Sends a record, or keeps it until there is room and its pod has read. kExhausted at kOutboxMax,
+  // kPeerGone and others when the device is lost.
   Result<void> send(const broker::Message& message, std::span<const int> fds = {});
   // Sends waiting records, as far as possible. Errors: those for a lost device.
   Result<void> flush();
   bool has_waiting() const { return !outbox_.empty(); }
   std::size_t waiting() const { return outbox_.size(); }
-  std::size_t waiting_descriptors() const { return waiting_descriptors_; }
+  // True if records wait because this device, or its pod, has not read others.
+  bool wants_room() const;
+  // If the broker's epoll watches for room, which its owner sets.
+  bool watched_for_room() const { return watched_for_room_; }
+  void set_watched_for_room(bool watched) { watched_for_room_ = watched; }
 
-  // Descriptors of its buffers and of waiting records, before its destruction.
+  // Its buffers. Blank ones are its stock, from which it takes.
+  bool wants_blank() const { return blanks_ < kBlanksPerDevice && outbox_.empty(); }
+  bool may_have_buffer() const;
+  broker::BufferId add_blank(std::uint64_t number, FileDescriptor memory);
+  // The descriptor remains the member's; nothing if the buffer is not one of this connection.
+  std::optional<int> memory_of(const broker::BufferId& buffer) const;
+  // False if it is no blank of this connection.
+  bool take(const broker::BufferId& buffer);
+  // Its memory; none if it is no buffer of this connection.
+  FileDescriptor remove(const broker::BufferId& buffer);
+
+  // Before its destruction: descriptors of its buffers and of waiting records, which the pod's
+  // share does not count any more.
   std::vector<FileDescriptor> take_descriptors();
 
-  // Keyed with the buffer's number.
-  std::unordered_map<std::uint64_t, Buffer> buffers;
-  std::size_t blanks = 0;
-  std::uint8_t layout = 0;
-  std::uint32_t channel_bytes = 0;
-  bool watched_for_room = false;  // the state in the broker's epoll
-
  private:
+  struct Buffer {
+    FileDescriptor memory;
+    bool blank = true;
+  };
   struct Waiting {
     broker::Message message;
     std::vector<FileDescriptor> fds;
   };
-  BrokerMember(FileDescriptor socket, std::string pod, BrokerUnread& unread, unsigned index,
-               std::uint64_t instance)
-      : socket_(std::move(socket)),
-        pod_(std::move(pod)),
-        unread_(unread),
-        index_(index),
-        instance_(instance) {}
-  // kWouldBlock: the record must wait.
+  BrokerMember(FileDescriptor socket, BrokerPod& pod, unsigned index, std::uint64_t instance)
+      : socket_(std::move(socket)), pod_(pod), index_(index), instance_(instance) {}
+  // kWouldBlock: it has to wait.
   Result<void> send_now(const broker::Message& message, std::span<const int> fds);
 
   FileDescriptor socket_;
-  std::string pod_;
-  BrokerUnread& unread_;
+  BrokerPod& pod_;
   unsigned index_;
   std::uint64_t instance_;
   broker::RequestRingMapping ring_;
   std::unique_ptr<broker::RequestReader> requests_;
   std::deque<Waiting> outbox_;
-  std::size_t waiting_descriptors_ = 0;
+  std::unordered_map<std::uint64_t, Buffer> buffers_;  // by number
+  std::size_t blanks_ = 0;
+  ChannelForm channel_form_;
+  bool watched_for_room_ = false;
 };
 
 }  // namespace fairlead::cni::node

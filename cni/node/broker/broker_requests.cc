@@ -1,11 +1,7 @@
 #include "cni/node/broker/broker_requests.h"
 
-#include <algorithm>
-#include <cerrno>
 #include <utility>
 #include <vector>
-
-#include "cni/node/broker/broker_meter.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -47,19 +43,19 @@ bool BrokerRequests::enroll(Member member, const Request& request) {
   const Refusal refusal = book_.enroll(member, request.peer);
   ++counts_.registrations[index_of(refusal)];
   if (refusal != Refusal::kNone) {
-    const std::string pod = book_.pod_of(member);
+    PodProbe& probe = book_.pod_of(member).probe();
     const unsigned index = device.index();
     if (devices_.send(member, {.kind = Kind::kRefused, .refusal = refusal, .peer = request.peer}))
       devices_.drop(member);
-    devices_.avoid(pod, index);
+    probe.avoid(index, now_());
     return false;
   }
-  device.layout = request.layout;
-  device.channel_bytes = request.channel_bytes;
-  counts_.devices = book_.device_count();
-  // Must precede the welcome, so that the device keeps the id even if the broker ends.
-  devices_.remember();
-  if (!devices_.send(member, {.kind = Kind::kWelcome, .peer = request.peer, .fabric = fabric_}))
+  device.set_channel_form({request.layout, request.channel_bytes});
+  devices_.count();
+  // Before the device learns that it owns the id, so that it keeps the id if the broker ends.
+  file_.remember(book_);
+  if (!devices_.send(member,
+                     {.kind = Kind::kWelcome, .peer = request.peer, .fabric = file_.fabric()}))
     return false;
   refill(member);
   deliver_held(member, request.peer);
@@ -67,44 +63,43 @@ bool BrokerRequests::enroll(Member member, const Request& request) {
 }
 
 bool BrokerRequests::introduce(Member member, PeerId peer) {
-  book_.charge(book_.pod_of(member), kRequestsPerConnect - 1);
+  book_.pod_of(member).credits().charge(kRequestsPerConnect - 1);
   const std::optional<Member> other = book_.find(peer);
   const Refusal refusal = other ? make_channel(member, *other) : Refusal::kUnknownPeer;
   ++counts_.introductions[index_of(refusal)];
   if (refusal == Refusal::kNone) return devices_.find(member) != nullptr;
-  if (devices_.find(member) == nullptr) return false;  // it asked for itself, and was dropped
+  if (devices_.find(member) == nullptr) return false;  // it asked for itself, and has gone
   return devices_.send(member, {.kind = Kind::kRefused, .refusal = refusal, .peer = peer});
 }
 
 // The broker creates all objects, so that no pod gets one of another pod. It creates them in its
 // own network namespace, because a socket keeps the namespace alive in which it was created.
 Refusal BrokerRequests::make_channel(Member member, Member other) {
-  const BrokerMember& device = *devices_.find(member);
-  BrokerMember& visited = *devices_.find(other);
-  if (device.layout != visited.layout || device.channel_bytes != visited.channel_bytes)
-    return Refusal::kVersion;
-  const std::string& pod = book_.pod_of(member);
-  if (visited.waiting() >= kOutboxMax / 2 || book_.shunned(book_.pod_of(other)) ||
-      (visited.has_waiting() &&
-       !shares_.may_wait(book_.pod_of(other), descriptors_of(Kind::kChannel))))
+  const ChannelForm form = devices_.find(member)->channel_form();
+  const BrokerMember& visited = *devices_.find(other);
+  if (form != visited.channel_form()) return Refusal::kVersion;
+  BrokerPod& pod = book_.pod_of(member);
+  BrokerPod& visited_pod = book_.pod_of(other);
+  if (visited.waiting() >= kOutboxMax / 2 || visited_pod.credits().shunned() ||
+      (visited.has_waiting() && !visited_pod.share().may_wait(descriptors_of(Kind::kChannel))))
     return Refusal::kBusy;
-  if (!shares_.may_give(pod, now_())) {
+  if (!pod.share().may_give(now_())) {
     devices_.warn("limit", pod, "a channel: pods keep too much memory of the kernel");
     return Refusal::kLimit;
   }
-  auto ends = broker::make_channel(device.channel_bytes);
+  auto ends = broker::make_channel(form.bytes);
   if (!ends) return Refusal::kFailed;
-  shares_.given(pod, kChannelKernelBytes, now_());
+  pod.share().given(kChannelKernelBytes, now_());
   const Message visit{.kind = Kind::kChannel,
                       .side = 1,
-                      .layout = device.layout,
+                      .layout = form.layout,
                       .peer = book_.peer_of(member),
-                      .pod = book_.number_of(book_.pod_of(member))};
+                      .pod = pod.number()};
   const Message answer{.kind = Kind::kChannel,
                        .side = 0,
-                       .layout = device.layout,
+                       .layout = form.layout,
                        .peer = book_.peer_of(other),
-                       .pod = book_.number_of(book_.pod_of(other))};
+                       .pod = visited_pod.number()};
   if (!devices_.send(other, visit, (*ends)[1].descriptors())) return Refusal::kUnknownPeer;
   // If this answer is lost, the other side notices that its bell has no peer.
   (void)devices_.send(member, answer, (*ends)[0].descriptors());
@@ -115,118 +110,77 @@ Message BrokerRequests::granted(Member owner, const BufferId& buffer) const {
   return {.kind = Kind::kGranted,
           .peer = book_.peer_of(owner),
           .buffer = buffer,
-          .pod = book_.number_of(book_.pod_of(owner))};
+          .pod = book_.pod_of(owner).number()};
 }
 
 bool BrokerRequests::grant(Member member, const Request& request) {
-  const auto& buffers = devices_.find(member)->buffers;
-  const auto found = buffers.find(request.buffer.number);
-  if (request.buffer.instance != devices_.find(member)->instance() || found == buffers.end())
-    return devices_.drop_hostile(member, "buffer of somebody else");
-  const std::optional<Member> other = book_.find(request.peer);
-  if (!other) {
-    // A known peer without a connection may still connect. An unknown peer has ended.
-    if (!book_.has_owner(request.peer)) return true;
-    const std::string& pod = book_.pod_of(member);
-    const auto [begin, end] = held_grants_.equal_range(request.peer);
-    const auto own = std::count_if(
-        begin, end, [&](const auto& held) { return book_.pod_of(held.second.owner) == pod; });
-    if (!shares_.may_hold_grant(pod) || own >= kHeldGrantsPerPeerMax) {
-      ++counts_.records_lost;
-      devices_.warn("limit", pod, "a grant: too many wait for devices that have not come");
-      return true;
-    }
-    held_grants_.emplace(request.peer, HeldGrant{member, request.buffer});
-    shares_.grant_held(pod);
-    return true;
+  const std::optional<int> memory = devices_.find(member)->memory_of(request.buffer);
+  if (!memory) return devices_.drop_hostile(member, "buffer of somebody else");
+  if (const std::optional<Member> other = book_.find(request.peer)) {
+    (void)devices_.send(*other, granted(member, request.buffer), std::span(&*memory, 1));
+    return devices_.find(member) != nullptr;
   }
-  const int memory = found->second.memory.get();
-  (void)devices_.send(*other, granted(member, request.buffer), std::span(&memory, 1));
-  return devices_.find(member) != nullptr;
+  // A known peer without a connection may still connect. An unknown peer has ended.
+  if (!book_.has_owner(request.peer) || book_.hold_grant(request.peer, {member, request.buffer}))
+    return true;
+  ++counts_.records_lost;
+  devices_.warn("limit", book_.pod_of(member),
+                "a grant: too many wait for devices that have not come");
+  return true;
 }
 
 void BrokerRequests::deliver_held(Member member, PeerId peer) {
-  std::vector<HeldGrant> held;
-  const auto [begin, end] = held_grants_.equal_range(peer);
-  for (auto at = begin; at != end; ++at) held.push_back(at->second);
-  held_grants_.erase(begin, end);
-  for (const auto& [owner, buffer] : held) shares_.grant_let_go(book_.pod_of(owner));
-  for (const auto& [owner, buffer] : held) {
-    BrokerMember* const from = devices_.find(owner);
+  for (const auto& [owner, buffer] : book_.take_grants(peer)) {
+    const BrokerMember* const from = devices_.find(owner);
     if (from == nullptr || devices_.find(member) == nullptr) continue;
-    const auto found = from->buffers.find(buffer.number);
-    if (found == from->buffers.end()) continue;
-    const int memory = found->second.memory.get();
-    (void)devices_.send(member, granted(owner, buffer), std::span(&memory, 1));
+    const std::optional<int> memory = from->memory_of(buffer);
+    if (memory) (void)devices_.send(member, granted(owner, buffer), std::span(&*memory, 1));
   }
 }
 
 bool BrokerRequests::take_or_free(Member member, const Request& request) {
   BrokerMember& device = *devices_.find(member);
-  const auto found = device.buffers.find(request.buffer.number);
-  const bool take = request.kind == Request::Kind::kTake;
-  if (request.buffer.instance != device.instance() || found == device.buffers.end() ||
-      (take && !found->second.blank))
-    return devices_.drop_hostile(member, "buffer of somebody else, or taken twice");
-  if (std::exchange(found->second.blank, false)) --device.blanks;
-  if (!take) {
-    const BrokerMeter meter(book_, book_.pod_of(member));
+  if (request.kind == Request::Kind::kTake) {
+    if (!device.take(request.buffer))
+      return devices_.drop_hostile(member, "buffer of somebody else, or taken twice");
+  } else {
     std::vector<FileDescriptor> memory;
-    memory.push_back(std::move(found->second.memory));
-    closer_.close(book_.pod_of(member), std::move(memory));
-    device.buffers.erase(found);
-    --devices_.buffers_of(book_.pod_of(member));
-    --counts_.buffers;
+    memory.push_back(device.remove(request.buffer));
+    if (!memory.back())
+      return devices_.drop_hostile(member, "buffer of somebody else, or taken twice");
+    BrokerPod& pod = book_.pod_of(member);
+    const PodMeter meter(pod.credits());
+    devices_.close(pod, std::move(memory));
+    devices_.count();
   }
   refill(member);
   return devices_.find(member) != nullptr;
 }
 
-bool BrokerRequests::may_have_buffer(std::size_t of_pod, const BrokerMember& device) const {
-  const bool scarce = counts_.buffers >= buffers_max_ / 4 * 3;
-  return device.buffers.size() < kBuffersPerDeviceMax && counts_.buffers < buffers_max_ &&
-         of_pod < (scarce ? kBuffersPerPodWhenScarce : kBuffersPerPodMax);
-}
-
 void BrokerRequests::refill(Member member) {
   BrokerMember* const device = devices_.find(member);
   if (device == nullptr || !book_.enrolled(member)) return;
-  std::size_t& of_pod = devices_.buffers_of(book_.pod_of(member));
-  while (device->blanks < kBlanksPerDevice && !device->has_waiting()) {
-    const std::string& name = book_.pod_of(member);
-    auto blank = may_have_buffer(of_pod, *device) && shares_.may_give(name, now_())
+  BrokerPod& pod = book_.pod_of(member);
+  while (device->wants_blank()) {
+    auto blank = device->may_have_buffer() && pod.share().may_give(now_())
                      ? broker::make_blank()
                      : Result<FileDescriptor>(Error{Errc::kExhausted, "buffers"});
     if (!blank) {
       ++counts_.buffers_refused;
-      devices_.warn("limit", name, "a buffer for its stock");
+      devices_.warn("limit", pod, "a buffer for its stock");
       return;
     }
-    shares_.given(name, kBufferKernelBytes, now_());
-    const BufferId id{device->instance(), ++buffers_made_};
+    pod.share().given(kBufferKernelBytes, now_());
     const int memory = blank->get();
-    device->buffers[id.number].memory = std::move(*blank);
-    ++device->blanks;
-    ++of_pod;
-    ++counts_.buffers;
+    const BufferId id = device->add_blank(++buffers_made_, std::move(*blank));
+    devices_.count();
     const std::uint64_t lost = counts_.records_lost;
     if (!devices_.send(member, {.kind = Kind::kBlank, .buffer = id}, std::span(&memory, 1))) return;
     if (counts_.records_lost == lost) continue;
-    // Otherwise the device's stock of blanks would permanently lack one.
-    device->buffers.erase(id.number);
-    --device->blanks;
-    --of_pod;
-    --counts_.buffers;
+    (void)device->remove(id);  // otherwise its stock would permanently lack one
+    devices_.count();
     return;
   }
-}
-
-void BrokerRequests::forget(Member member) {
-  std::erase_if(held_grants_, [&](const auto& held) {
-    if (held.second.owner != member) return false;
-    shares_.grant_let_go(book_.pod_of(member));
-    return true;
-  });
 }
 
 }  // namespace fairlead::cni::node

@@ -7,67 +7,55 @@
 namespace fairlead::cni::node {
 
 BrokerShares::BrokerShares(std::size_t descriptors_max, std::function<double()> kernel_share)
-    : waiting_max_(descriptors_max / 4), kernel_share_(std::move(kernel_share)) {}
+    : waiting_max_(descriptors_max / 4),
+      buffers_max_(std::min(descriptors_max / 2, kBuffersPerNodeMax)),
+      kernel_share_(std::move(kernel_share)) {}
 
-const BrokerShares::Pod* BrokerShares::find(const std::string& pod) const {
-  const auto found = pods_.find(pod);
-  return found == pods_.end() ? nullptr : &found->second;
+BrokerShares::Share::~Share() {
+  remove(&Held::waiting, held_.waiting);
+  remove(&Held::grants, held_.grants);
+  remove(&Held::buffers, held_.buffers);
 }
 
-bool BrokerShares::may_wait(const std::string& pod, std::size_t descriptors) const {
+bool BrokerShares::Share::may_wait(std::size_t descriptors) const {
   if (descriptors == 0) return true;
-  const bool scarce = waiting_ >= waiting_max_ / 4 * 3;
-  const Pod* known = find(pod);
-  const std::size_t own = known == nullptr ? 0 : known->waiting;
-  return waiting_ + descriptors <= waiting_max_ &&
-         own + descriptors <= (scarce ? kWaitingPerPodWhenScarce : kWaitingPerPodMax);
+  const bool scarce = node_.held_.waiting >= node_.waiting_max_ / 4 * 3;
+  return node_.held_.waiting + descriptors <= node_.waiting_max_ &&
+         held_.waiting + descriptors <= (scarce ? kWaitingPerPodWhenScarce : kWaitingPerPodMax);
 }
 
-void BrokerShares::change_waiting(const std::string& pod, std::size_t before, std::size_t after) {
-  if (before == after) return;
-  Pod& own = pods_[pod];
-  own.waiting += after - before;
-  waiting_ += after - before;
+bool BrokerShares::Share::may_hold_grant() const {
+  return node_.held_.grants < kHeldGrantsMax && held_.grants < kHeldGrantsPerPodMax;
 }
 
-bool BrokerShares::may_hold_grant(const std::string& pod) const {
-  const Pod* known = find(pod);
-  return grants_ < kHeldGrantsMax && (known == nullptr || known->grants < kHeldGrantsPerPodMax);
+bool BrokerShares::Share::may_have_buffer() const {
+  const bool scarce = node_.held_.buffers >= node_.buffers_max_ / 4 * 3;
+  return node_.held_.buffers < node_.buffers_max_ &&
+         held_.buffers < (scarce ? kBuffersPerPodWhenScarce : kBuffersPerPodMax);
 }
 
-void BrokerShares::grant_held(const std::string& pod) {
-  ++pods_[pod].grants;
-  ++grants_;
-}
-
-void BrokerShares::grant_let_go(const std::string& pod) {
-  --pods_[pod].grants;
-  --grants_;
-}
-
-BrokerShares::Pod& BrokerShares::given_of(const std::string& pod, TimePoint now) {
-  Pod& own = pods_[pod];
-  const std::chrono::duration<double> passed =
-      own.given_at ? now - *own.given_at : Duration::zero();
-  own.given_at = now;
+void BrokerShares::Share::forget_given(TimePoint now) {
+  const std::chrono::duration<double> passed = given_at_ ? now - *given_at_ : Duration::zero();
+  given_at_ = now;
   // While memory is short, a pod may still hold everything that it was given, so nothing is
   // forgotten.
-  if (share_ < kStrainedShare)
-    own.given_bytes = std::max(0.0, own.given_bytes - passed.count() * kForgottenBytesPerSecond);
-  return own;
+  if (node_.share_ < kStrainedShare)
+    given_bytes_ = std::max(0.0, given_bytes_ - passed.count() * kForgottenBytesPerSecond);
 }
 
-bool BrokerShares::may_give(const std::string& pod, TimePoint now) {
-  if (!looked_at_ || now - *looked_at_ >= kMemoryLookInterval) {
-    looked_at_ = now;
-    share_ = kernel_share_();
+bool BrokerShares::Share::may_give(TimePoint now) {
+  if (!node_.looked_at_ || now - *node_.looked_at_ >= kMemoryLookInterval) {
+    node_.looked_at_ = now;
+    node_.share_ = node_.kernel_share_();
   }
-  if (share_ >= kFullShare) return false;
-  return given_of(pod, now).given_bytes <= kGivenWhenStrainedBytes || share_ < kStrainedShare;
+  if (node_.share_ >= kFullShare) return false;
+  forget_given(now);
+  return given_bytes_ <= kGivenWhenStrainedBytes || node_.share_ < kStrainedShare;
 }
 
-void BrokerShares::given(const std::string& pod, double kernel_bytes, TimePoint now) {
-  given_of(pod, now).given_bytes += kernel_bytes;
+void BrokerShares::Share::given(double kernel_bytes, TimePoint now) {
+  forget_given(now);
+  given_bytes_ += kernel_bytes;
 }
 
 }  // namespace fairlead::cni::node

@@ -17,67 +17,49 @@ bool has_read_all(int socket) {
   return ::ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes < static_cast<int>(broker::kMessageBytes);
 }
 
-bool BrokerUnread::may_send(const std::string& pod) {
-  const auto allowed = [&] {
-    const auto found = pods_.find(pod);
-    return found == pods_.end() ||
-           (found->second.unread < kUnreadPerPodMax && unread_ < kUnreadPerNodeMax);
-  };
+BrokerUnread::Records::~Records() {
+  node_.pods_.erase(this);
+  node_.unread_ -= unread_;
+}
+
+bool BrokerUnread::Records::allowed() const {
+  return unread_ == 0 || (unread_ < kUnreadPerPodMax && node_.unread_ < kUnreadPerNodeMax);
+}
+
+bool BrokerUnread::Records::may_send() {
   if (allowed()) return true;
-  look(pod);
+  look();
   if (allowed()) return true;
-  if (pods_.at(pod).unread >= kUnreadPerPodMax) return false;
-  look_at_all();
+  if (unread_ >= kUnreadPerPodMax) return false;
+  const std::set<Records*> pods = node_.pods_;  // look() removes some of them
+  for (Records* pod : pods) pod->look();
   return allowed();
 }
 
-void BrokerUnread::sent(const std::string& pod, int socket) {
-  Pod& own = pods_[pod];
-  ++own.sockets[socket];
-  ++own.unread;
+void BrokerUnread::Records::sent(int socket) {
+  node_.pods_.insert(this);
+  ++sockets_[socket];
   ++unread_;
+  ++node_.unread_;
 }
 
-void BrokerUnread::look(const std::string& pod) {
-  const auto found = pods_.find(pod);
-  if (found == pods_.end()) return;
-  look(found->second);
-  if (found->second.unread == 0) pods_.erase(found);
-}
-
-void BrokerUnread::look(Pod& pod) {
-  std::erase_if(pod.sockets, [&](const auto& socket) {
-    if (!read_all_(socket.first)) return false;
-    pod.unread -= socket.second;
+void BrokerUnread::Records::look() {
+  std::erase_if(sockets_, [&](const auto& socket) {
+    if (!node_.read_all_(socket.first)) return false;
     unread_ -= socket.second;
-    pod.ended.erase(socket.first);
+    node_.unread_ -= socket.second;
+    ended_.erase(socket.first);
     return true;
   });
+  if (unread_ == 0) node_.pods_.erase(this);
 }
 
-void BrokerUnread::look_at_all() {
-  for (auto& [name, pod] : pods_) look(pod);
-  std::erase_if(pods_, [](const auto& pod) { return pod.second.unread == 0; });
-}
-
-bool BrokerUnread::has_unread(const std::string& pod, int socket) const {
-  const auto found = pods_.find(pod);
-  return found != pods_.end() && found->second.sockets.contains(socket);
-}
-
-void BrokerUnread::end(const std::string& pod, FileDescriptor socket) {
-  look(pod);
-  if (!has_unread(pod, socket.get())) return;
+void BrokerUnread::Records::end(FileDescriptor socket) {
+  look();
+  if (!has_unread(socket.get())) return;
   (void)::shutdown(socket.get(), SHUT_RDWR);
   const int number = socket.get();
-  pods_.at(pod).ended.emplace(number, std::move(socket));
-}
-
-void BrokerUnread::forget(const std::string& pod) {
-  const auto found = pods_.find(pod);
-  if (found == pods_.end()) return;
-  unread_ -= found->second.unread;
-  pods_.erase(found);
+  ended_.emplace(number, std::move(socket));
 }
 
 }  // namespace fairlead::cni::node

@@ -22,14 +22,17 @@ PeerId peer(int number) {
 class BrokerBookTest : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(book_.add_pod("a"));
-    ASSERT_TRUE(book_.add_pod("b"));
+    ASSERT_TRUE(book_.add_pod("a", {}));
+    ASSERT_TRUE(book_.add_pod("b", {}));
   }
-  Refusal come(const std::string& pod, int member, PeerId id) {
-    EXPECT_EQ(book_.connect(pod, member), std::nullopt);
+  BrokerPod& pod(const std::string& name) { return *book_.find_pod(name); }
+  Refusal come(const std::string& name, int member, PeerId id) {
+    EXPECT_EQ(book_.connect(pod(name), member), std::nullopt);
     return book_.enroll(member, id);
   }
-  BrokerBook book_;
+  BrokerShares shares_{1024, [] { return 0.0; }};
+  BrokerUnread unread_;
+  BrokerBook book_{shares_, unread_};
 };
 
 TEST_F(BrokerBookTest, FindsADeviceByItsIdUntilItLeaves) {
@@ -55,7 +58,7 @@ TEST_F(BrokerBookTest, AnIdBelongsToItsPodForAsLongAsThePodLives) {
   book_.disconnect(1);
   EXPECT_EQ(come("b", 2, peer(1)), Refusal::kTaken);
   EXPECT_EQ(come("a", 3, peer(1)), Refusal::kNone);
-  EXPECT_EQ(book_.remove_pod("a"), std::vector<int>{3});
+  EXPECT_EQ(book_.remove_pod(pod("a")), std::vector<int>{3});
   book_.disconnect(2);
   EXPECT_EQ(come("b", 4, peer(1)), Refusal::kNone);
 }
@@ -67,10 +70,11 @@ TEST_F(BrokerBookTest, OwnershipOutlivesTheBookInItsFile) {
   const auto read = parse_broker_record(to_json_text(record));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, record);
-  BrokerBook next;
+  BrokerBook next(shares_, unread_);
   next.restore(read->owners);
-  ASSERT_TRUE(next.add_pod("b"));
-  (void)next.connect("b", 1);
+  BrokerPod* const other = next.add_pod("b", {});
+  ASSERT_TRUE(other);
+  (void)next.connect(*other, 1);
   EXPECT_EQ(next.enroll(1, peer(1)), Refusal::kTaken);
   next.forget_strangers();  // "a" has not come back
   EXPECT_EQ(next.enroll(1, peer(1)), Refusal::kNone);
@@ -109,66 +113,80 @@ TEST_F(BrokerBookTest, OfTooManyIdsTheOldestThatIsNotInUseIsFree) {
 
 TEST_F(BrokerBookTest, SilentGuestsMakeRoomForNewOnes) {
   for (int i = 1; i <= static_cast<int>(kGuestsPerPodMax); ++i)
-    EXPECT_EQ(book_.connect("a", i), std::nullopt);
+    EXPECT_EQ(book_.connect(pod("a"), i), std::nullopt);
   EXPECT_EQ(book_.enroll(1, peer(1)), Refusal::kNone);
-  EXPECT_EQ(book_.connect("a", 100), std::nullopt);
-  EXPECT_EQ(book_.connect("a", 101), 2);
-  EXPECT_EQ(book_.connect("b", 102), std::nullopt);
+  EXPECT_EQ(book_.connect(pod("a"), 100), std::nullopt);
+  EXPECT_EQ(book_.connect(pod("a"), 101), 2);
+  EXPECT_EQ(book_.connect(pod("b"), 102), std::nullopt);
   EXPECT_TRUE(book_.enrolled(1));
 }
 
 TEST_F(BrokerBookTest, AGreedyPodWaitsAloneAndNotForLong) {
   for (int i = 0; i < static_cast<int>(kRequestsBurst); ++i)
-    ASSERT_EQ(book_.spend("a", kStart), std::nullopt);
-  const auto wait = book_.spend("a", kStart);
+    ASSERT_EQ(pod("a").credits().spend(kStart), std::nullopt);
+  const auto wait = pod("a").credits().spend(kStart);
   ASSERT_TRUE(wait);
   EXPECT_LE(*wait, milliseconds(4));
   EXPECT_GT(*wait, Duration::zero());
-  EXPECT_EQ(book_.spend("b", kStart), std::nullopt);
-  EXPECT_EQ(book_.spend("a", kStart + *wait), std::nullopt);
-  EXPECT_TRUE(book_.spend("a", kStart + *wait));
+  EXPECT_EQ(pod("b").credits().spend(kStart), std::nullopt);
+  EXPECT_EQ(pod("a").credits().spend(kStart + *wait), std::nullopt);
+  EXPECT_TRUE(pod("a").credits().spend(kStart + *wait));
   // Unused credits have a limit.
   for (int i = 0; i < static_cast<int>(kRequestsBurst); ++i)
-    ASSERT_EQ(book_.spend("a", kStart + seconds(3600)), std::nullopt);
-  EXPECT_TRUE(book_.spend("a", kStart + seconds(3600)));
+    ASSERT_EQ(pod("a").credits().spend(kStart + seconds(3600)), std::nullopt);
+  EXPECT_TRUE(pod("a").credits().spend(kStart + seconds(3600)));
 }
 
 // Requests alone cannot cause this; the cost of system calls on its sockets can.
 TEST_F(BrokerBookTest, APodThatTakesVeryLongIsShunnedForAWhile) {
   const TimePoint now{std::chrono::seconds(1)};
-  book_.add_pod("a");
-  EXPECT_FALSE(book_.spend("a", now));
-  EXPECT_FALSE(book_.shunned("a"));
-  book_.charge("a", kRequestsBurst + kRequestsDebtMax + 1);
-  EXPECT_TRUE(book_.shunned("a"));
-  EXPECT_TRUE(book_.spend("a", now + std::chrono::milliseconds(100)));
-  EXPECT_FALSE(book_.shunned("a"));
-  EXPECT_FALSE(book_.spend("a", now + std::chrono::seconds(2)));
+  EXPECT_FALSE(pod("a").credits().spend(now));
+  EXPECT_FALSE(pod("a").credits().shunned());
+  pod("a").credits().charge(kRequestsBurst + kRequestsDebtMax + 1);
+  EXPECT_TRUE(pod("a").credits().shunned());
+  EXPECT_TRUE(pod("a").credits().spend(now + std::chrono::milliseconds(100)));
+  EXPECT_FALSE(pod("a").credits().shunned());
+  EXPECT_FALSE(pod("a").credits().spend(now + std::chrono::seconds(2)));
 }
 
 TEST_F(BrokerBookTest, NewIdsCostMoreThanKnownOnes) {
   const auto count = [&](TimePoint now) {
     int requests = 0;
-    while (!book_.spend("a", now)) ++requests;
+    while (!pod("a").credits().spend(now)) ++requests;
     return requests;
   };
   EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
   book_.disconnect(1);
   EXPECT_EQ(count(kStart), static_cast<int>(kRequestsBurst - kRequestsPerPeerId));
-  EXPECT_EQ(book_.spend("a", kStart + seconds(3600)), std::nullopt);
+  EXPECT_EQ(pod("a").credits().spend(kStart + seconds(3600)), std::nullopt);
   EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
   EXPECT_EQ(count(kStart + seconds(3600)), static_cast<int>(kRequestsBurst) - 1);
   // Debts delay the next request.
   EXPECT_EQ(come("a", 2, peer(2)), Refusal::kNone);
-  EXPECT_GT(*book_.spend("a", kStart + seconds(3600)), milliseconds(50));
+  EXPECT_GT(*pod("a").credits().spend(kStart + seconds(3600)), milliseconds(50));
 }
 
 TEST_F(BrokerBookTest, PodsHaveALimit) {
   for (std::size_t i = 2; i < kBrokeredPodsMax; ++i)
-    ASSERT_TRUE(book_.add_pod("pod" + std::to_string(i)));
-  EXPECT_FALSE(book_.add_pod("one more"));
-  (void)book_.remove_pod("a");
-  EXPECT_TRUE(book_.add_pod("one more"));
+    ASSERT_TRUE(book_.add_pod("pod" + std::to_string(i), {}));
+  EXPECT_FALSE(book_.add_pod("one more", {}));
+  (void)book_.remove_pod(pod("a"));
+  EXPECT_TRUE(book_.add_pod("one more", {}));
+}
+
+TEST_F(BrokerBookTest, GrantsAreHeldUntilTheDeviceComesOrTheirOwnerLeaves) {
+  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
+  EXPECT_EQ(come("a", 2, peer(2)), Refusal::kNone);
+  for (std::uint64_t i = 0; i < kHeldGrantsPerPeerMax; ++i)
+    ASSERT_TRUE(book_.hold_grant(peer(9), {i % 2 == 0 ? 1 : 2, {5, i}}));
+  EXPECT_FALSE(book_.hold_grant(peer(9), {1, {5, 100}}));
+  EXPECT_TRUE(book_.hold_grant(peer(8), {1, {5, 100}}));
+  EXPECT_EQ(come("b", 3, peer(3)), Refusal::kNone);
+  EXPECT_TRUE(book_.hold_grant(peer(9), {3, {6, 1}}));
+  book_.disconnect(1);
+  EXPECT_TRUE(book_.take_grants(peer(8)).empty());
+  EXPECT_EQ(book_.take_grants(peer(9)).size(), kHeldGrantsPerPeerMax / 2 + 1u);
+  EXPECT_TRUE(book_.take_grants(peer(9)).empty());
 }
 
 TEST_F(BrokerBookTest, OnlyWhatIsRememberedIsAChange) {
@@ -179,7 +197,7 @@ TEST_F(BrokerBookTest, OnlyWhatIsRememberedIsAChange) {
   book_.disconnect(1);
   EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
   EXPECT_EQ(book_.changes(), first);
-  (void)book_.remove_pod("a");
+  (void)book_.remove_pod(pod("a"));
   EXPECT_NE(book_.changes(), first);
 }
 

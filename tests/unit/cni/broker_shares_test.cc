@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
 
 #include "cni/node/agent/memory_gauge.h"
 
@@ -23,44 +25,74 @@ class BrokerSharesTest : public testing::Test {
   // Takes channels until the pod gets no more; returns their number.
   int take_channels(const std::string& pod, TimePoint now, int at_most) {
     int count = 0;
-    while (count < at_most && shares_.may_give(pod, now)) {
-      shares_.given(pod, kChannelKernelBytes, now);
+    while (count < at_most && share(pod).may_give(now)) {
+      share(pod).given(kChannelKernelBytes, now);
       ++count;
     }
     return count;
   }
+  BrokerShares::Share& share(const std::string& pod) {
+    return pods_.try_emplace(pod, shares_).first->second;
+  }
   double kernel_share_ = 0;
   BrokerShares shares_{16'384, [this] { return kernel_share_; }};
+  std::map<std::string, BrokerShares::Share> pods_;
 };
 
 TEST_F(BrokerSharesTest, APodThatDoesNotReadLeavesDescriptorsToOthers) {
-  EXPECT_TRUE(shares_.may_wait("deaf", kWaitingPerPodMax));
-  shares_.change_waiting("deaf", 0, kWaitingPerPodMax);
-  EXPECT_FALSE(shares_.may_wait("deaf", 1));
-  EXPECT_TRUE(shares_.may_wait("deaf", 0));
-  EXPECT_TRUE(shares_.may_wait("other", 3));
-  shares_.change_waiting("deaf", kWaitingPerPodMax, 0);
-  EXPECT_TRUE(shares_.may_wait("deaf", 3));
+  EXPECT_TRUE(share("deaf").may_wait(kWaitingPerPodMax));
+  share("deaf").add_waiting(kWaitingPerPodMax);
+  EXPECT_FALSE(share("deaf").may_wait(1));
+  EXPECT_TRUE(share("deaf").may_wait(0));
+  EXPECT_TRUE(share("other").may_wait(3));
+  share("deaf").remove_waiting(kWaitingPerPodMax);
+  EXPECT_TRUE(share("deaf").may_wait(3));
 }
 
 TEST_F(BrokerSharesTest, ManyPodsThatDoNotReadLeaveSomeToEachOther) {
-  shares_.change_waiting("one", 0, 2000);
-  shares_.change_waiting("two", 0, 1200);  // three quarters of a quarter of all
-  EXPECT_FALSE(shares_.may_wait("one", 1));
-  EXPECT_TRUE(shares_.may_wait("three", kWaitingPerPodWhenScarce));
-  EXPECT_FALSE(shares_.may_wait("three", kWaitingPerPodWhenScarce + 1));
-  shares_.change_waiting("three", 0, 896);
-  EXPECT_FALSE(shares_.may_wait("four", 1));
+  share("one").add_waiting(2000);
+  share("two").add_waiting(1200);  // three quarters of a quarter of all
+  EXPECT_FALSE(share("one").may_wait(1));
+  EXPECT_TRUE(share("three").may_wait(kWaitingPerPodWhenScarce));
+  EXPECT_FALSE(share("three").may_wait(kWaitingPerPodWhenScarce + 1));
+  share("three").add_waiting(896);
+  EXPECT_FALSE(share("four").may_wait(1));
 }
 
 TEST_F(BrokerSharesTest, GrantsOfOnePodLeaveRoomForThoseOfOthers) {
   std::size_t held = 0;
-  for (; shares_.may_hold_grant("greedy") && held < kHeldGrantsMax; ++held)
-    shares_.grant_held("greedy");
+  for (; share("greedy").may_hold_grant() && held < kHeldGrantsMax; ++held)
+    share("greedy").grant_held();
   EXPECT_EQ(held, kHeldGrantsPerPodMax);
-  EXPECT_TRUE(shares_.may_hold_grant("other"));
-  shares_.grant_let_go("greedy");
-  EXPECT_TRUE(shares_.may_hold_grant("greedy"));
+  EXPECT_TRUE(share("other").may_hold_grant());
+  share("greedy").grant_let_go();
+  EXPECT_TRUE(share("greedy").may_hold_grant());
+}
+
+TEST_F(BrokerSharesTest, BuffersOfOnePodLeaveRoomForThoseOfOthers) {
+  const auto take = [&](const std::string& pod) {
+    std::size_t count = 0;
+    for (; share(pod).may_have_buffer() && count < kBuffersPerNodeMax; ++count)
+      share(pod).buffer_made();
+    return count;
+  };
+  EXPECT_EQ(take("one"), kBuffersPerPodMax);
+  EXPECT_EQ(take("two"), 2048u);  // three quarters of half of all descriptors are in use
+  EXPECT_EQ(take("three"), kBuffersPerPodWhenScarce);
+  share("one").buffers_gone(kBuffersPerPodMax);
+  EXPECT_TRUE(share("two").may_have_buffer());
+  EXPECT_EQ(shares_.buffers(), 2048 + kBuffersPerPodWhenScarce);
+}
+
+TEST_F(BrokerSharesTest, WhatAPodHadIsFreeWhenItEnds) {
+  share("one").add_waiting(3);
+  share("one").buffer_made();
+  for (std::size_t i = 0; i < kHeldGrantsMax; ++i)
+    share("pod" + std::to_string(i % 16)).grant_held();
+  EXPECT_FALSE(share("other").may_hold_grant());
+  pods_.clear();
+  EXPECT_EQ(shares_.buffers(), 0u);
+  EXPECT_TRUE(share("other").may_hold_grant());
 }
 
 TEST_F(BrokerSharesTest, WhileMemoryIsLeftNobodyIsCounted) {
