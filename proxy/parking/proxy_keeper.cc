@@ -46,7 +46,12 @@ Result<std::unique_ptr<ProxyKeeper>> ProxyKeeper::listen(const std::string& name
 
 void ProxyKeeper::accept() {
   auto connection = listener_.accept();
-  if (!connection || !is_peer_root_or_ours(connection->get())) return;
+  if (!connection) return;
+  if (!is_peer_root_or_ours(connection->get())) {
+    // What a stranger has sent there could block this close.
+    const ForeignDescriptor foreign(connection->release(), closer_);
+    return;
+  }
   // The latest one counts: the keeper was replaced.
   forget_keeper();
   keeper_ = connection->release();
@@ -189,11 +194,11 @@ Result<void> ProxyKeeper::offer(std::uint32_t descriptors, TimePoint deadline) {
   KeeperRecord record;
   record.kind = Kind::kOffer;
   record.count = descriptors;
-  // Any descriptor shows whether the kernel lets us send one.
-  const EventDescriptor any = SMC_TRY(EventDescriptor::create());
+  // Any descriptor shows whether the kernel lets us send one. A keeper that fetches needs none.
+  EventDescriptor any;
+  if (!hello_.fetches) any = SMC_TRY(EventDescriptor::create());
   const int number = any.get();
-  const std::span<const int> sent(&number, hello_.fetches ? 0 : 1);
-  SMC_TRY(send(record, sent, deadline));
+  SMC_TRY(send(record, {&number, hello_.fetches ? 0u : 1u}, deadline));
   return unless_refused(await_answer(Kind::kAccepted, deadline));
 }
 

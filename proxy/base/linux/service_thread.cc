@@ -30,6 +30,7 @@ void ServiceThread::stop() {
 
 bool ServiceThread::wait(std::span<pollfd> descriptors, TimePoint deadline) {
   SMC_ASSERT(descriptors.size() < kWaitedMax, descriptors.size());
+  if (is_stopping()) return false;
   std::array<pollfd, kWaitedMax> all;
   const auto own = std::copy(descriptors.begin(), descriptors.end(), all.begin());
   *own = {event_.get(), POLLIN, 0};

@@ -42,6 +42,7 @@ ForeignDescriptor UnixListener::take() const {
 }
 
 Result<ForeignDescriptor> UnixListener::accept() {
+  if (!spare_) open_spare();  // a closer on a thread may not have closed the one before in time
   ForeignDescriptor connection = take();
   if (connection) return connection;
   int error = errno;
@@ -49,8 +50,10 @@ Result<ForeignDescriptor> UnixListener::accept() {
     spare_.reset();
     connection = take();
     const int spare_error = errno;
+    const bool taken = static_cast<bool>(connection);
+    connection = {};  // its number is for the spare
     open_spare();
-    if (connection) return Error{Errc::kExhausted, "accept", error};
+    if (taken) return Error{Errc::kExhausted, "accept", error};
     error = spare_error;
   }
   if (error == EAGAIN || error == EINTR || error == ECONNABORTED) {

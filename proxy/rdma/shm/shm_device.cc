@@ -65,16 +65,17 @@ Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options,
     return system_error("getrandom", errno);
   FileDescriptor timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer) return system_error("timerfd_create", errno);
+  auto ports = make_ports(connector->id(), options);
   return std::unique_ptr<ShmDevice>(
-      new ShmDevice(options, std::move(connector), std::move(timer), random));
+      new ShmDevice(options, std::move(connector), std::move(timer), random, std::move(ports)));
 }
 
 ShmDevice::ShmDevice(const ShmOptions& options, std::unique_ptr<Connector> connector,
-                     FileDescriptor timer, std::uint32_t random)
+                     FileDescriptor timer, std::uint32_t random, std::vector<Port> own_ports)
     : name_(options.name),
       capabilities_(capabilities_of(options)),
       random_(random),
-      parts_(std::move(connector), std::move(timer), random, make_ports(connector->id(), options),
+      parts_(std::move(connector), std::move(timer), random, std::move(own_ports),
              options.addressable) {
   parts_.wait_limits = options.wait_limits;
 }

@@ -98,7 +98,7 @@ class ShmDevice final : public Device {
 
  private:
   ShmDevice(const ShmOptions& options, std::unique_ptr<Connector> connector, FileDescriptor timer,
-            std::uint32_t random);
+            std::uint32_t random, std::vector<Port> own_ports);
   void handle_timer();
   void free_discarded();
 

@@ -119,6 +119,21 @@ TEST(UnixListenerTest, WithASpareDescriptorTakesAndClosesWhatFindsNone) {
   EXPECT_FALSE(listener.deaf_until());
 }
 
+TEST(UnixListenerTest, ASpareDescriptorServesMoreThanOnce) {
+  const UnixAddress address = address_of(own_name("e"));
+  UnixListener listener = UnixListener::open(address, {.backlog = 4, .keeps_spare = true}).value();
+  std::vector<FileDescriptor> clients;
+  for (int i = 0; i < 3; ++i)
+    clients.push_back(std::move(*connect_unix_socket(address, SOCK_SEQPACKET)));
+  const NoDescriptors none;
+  for (const FileDescriptor& client : clients) {
+    EXPECT_EQ(listener.accept().error().code, Errc::kExhausted);
+    char byte = 0;
+    EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 0);
+  }
+  EXPECT_FALSE(listener.deaf_until());
+}
+
 TEST(UnixListenerTest, IsWatchedWhileItIsNotDeaf) {
   Watcher watcher;
   UnixListener listener =
