@@ -442,6 +442,7 @@ TEST_F(ShmFabricOfUsers, ConnectionsWithAStrangerAreLeftToTheCloser) {
 }
 
 TEST_F(ShmFabricOfUsers, ConnectionsWithoutDescriptorsAreLeftToTheCloser) {
+  two_->listener().close_with(closer_);
   occupy_closer();
   FileDescriptor theirs;
   std::optional<Errc> code;
