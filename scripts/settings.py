@@ -105,13 +105,14 @@ def tried(row):
     """(verdict, value) for both sides of each limit."""
     good, bad = listed(row), ["", "none"]
     if row["choices"]:
-        bad += [good[0].upper(), f"{good[0]} "]
+        bad += [good[0].upper(), f"{good[0]} ", f"{good[0]}x"]
     elif row["doubling"]:
         bad += [str(row["min"] + 1), str(2 * row["max"]), f"{row['max']}B"]
     else:
-        good = sorted({lowest(row), row["min"], row["max"]})
+        inside = {10**digits for digits in range(1, 6)} | {2, 5, 106}
+        good = sorted({lowest(row), row["min"], row["max"]} | {value for value in inside if row["min"] < value < row["max"]})
         bad += [row["min"] - 1] if row["min"] != 1 or lowest(row) else []
-        bad += [-1, row["max"] + 1, f"0{row['max']}", f"+{row['max']}", f"{row['max']} ", f"{row['max']}ms", "0x1", "1e1", f"1{'0' * 21}{row['max']}"]
+        bad += [-1, row["max"] + 1, f"0{row['max']}", "00", f"+{row['max']}", f"{row['max']} ", f"{row['max']}ms", "0x1", "1e1", f"1{'0' * 21}{row['max']}"]
     return [("good", str(value)) for value in good] + [("bad", str(value)) for value in dict.fromkeys(bad)]
 
 

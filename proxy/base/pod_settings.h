@@ -98,8 +98,10 @@ consteval const PodSetting& pod_setting(std::string_view key) {
 // The default. REQUIRES: the key of a number.
 consteval unsigned usual_number(std::string_view key) {
   unsigned number = 0;
-  for (const char digit : pod_setting(key).usual)
+  for (const char digit : pod_setting(key).usual) {
+    if (digit < '0' || digit > '9') throw key;  // does not compile
     number = 10 * number + static_cast<unsigned>(digit - '0');
+  }
   return number;
 }
 

@@ -362,6 +362,15 @@ class Chart(unittest.TestCase):
             self.assertIn(f"[variables.a[?'fairlead.io/{row['annotation']}'].orValue('{wanted[row['value']]}')].filter(v, v != '{row['default']}')"
                           f".map(v, {{'name': '{row['variable']}', 'value': v}})", env)
 
+    def test_values_of_null_leave_the_defaults(self):
+        null = ",".join(f"proxy.smc.{name}=null" for name in ("maxLinks", "trafficClass", "version", "gidType", "gidIndex", "gidSubnets"))
+        for values in (null, "proxy.smc=null"):
+            made = of_kind(render("--set", values), "ConfigMap")
+            settings = next(json.loads(one["data"]["settings.json"]) for one in made if "settings.json" in one["data"])
+            self.assertEqual(settings["env"], [], values)
+            policy = of_kind(render("--set", f"injector.mode=policy,{values}"), "MutatingAdmissionPolicy")[0]
+            self.assertNotIn("nil>", json.dumps(policy), values)
+
     def test_choice_of_gids_becomes_variables(self):
         def variables(*settings):
             made = of_kind(render(*settings), "ConfigMap")

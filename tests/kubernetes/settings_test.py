@@ -47,6 +47,9 @@ class Settings(unittest.TestCase):
             self.check(row, "the table: numbers of the chart are below proxy.smc",
                        bool(row["choices"]) or row["value"] == "" or row["value"].startswith("smc."), True)
             self.check(row, "the table: numbers have an annotation", bool(row["choices"] or row["annotation"]), True)
+            # The policy takes a row with an annotation below proxy.smc for a number, as the injector does.
+            self.check(row, "the table: choices with an annotation have a value outside of proxy.smc",
+                       not (row["choices"] and row["annotation"]) or (row["value"] != "" and not row["value"].startswith("smc.")), True)
 
     def test_schema(self):
         schema = json.loads((ROOT / settings.SCHEMA).read_text())

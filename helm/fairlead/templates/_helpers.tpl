@@ -36,11 +36,13 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if semverCompare "<1.34.0-0" $.Capabilities.KubeVersion.Version }}{{ fail (printf "proxy.rnicClaimTemplate: \"%s\" needs resource.k8s.io/v1 of Kubernetes 1.34, and the cluster has %s; allowed: \"\"" . $.Capabilities.KubeVersion.Version) }}{{ end -}}
 {{- end -}}
 {{- $env := list -}}
-{{- with $p.smc.gidSubnets }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_SUBNETS" "value" (toJson .)) }}{{ end -}}
-{{- if ne $p.smc.gidIndex "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_INDEX" "value" $p.smc.gidIndex) }}{{ end -}}
-{{- if ne $p.smc.gidType "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_TYPE" "value" $p.smc.gidType) }}{{ end -}}
-{{- if $p.smc.trustedFabric }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_TRUSTED_FABRIC" "value" "true") }}{{ end -}}
-{{- if ne (toString $p.smc.version) "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_VERSION" "value" (toString $p.smc.version)) }}{{ end -}}
+{{- /* A value may be null, by --set or --reuse-values: then the proxy's default holds. */ -}}
+{{- $smc := default dict $p.smc -}}
+{{- with $smc.gidSubnets }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_SUBNETS" "value" (toJson .)) }}{{ end -}}
+{{- with default "auto" $smc.gidIndex }}{{ if ne . "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_INDEX" "value" .) }}{{ end }}{{ end -}}
+{{- with default "auto" $smc.gidType }}{{ if ne . "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_GID_TYPE" "value" .) }}{{ end }}{{ end -}}
+{{- if $smc.trustedFabric }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_TRUSTED_FABRIC" "value" "true") }}{{ end -}}
+{{- with default "auto" $smc.version | toString }}{{ if ne . "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_VERSION" "value" .) }}{{ end }}{{ end -}}
 {{- range $p.env }}{{ $env = append $env . }}{{ end -}}
 {{- dict "version" .Chart.AppVersion "revision" $p.revision "image" (include "fairlead.image" .)
     "imagePullPolicy" .Values.image.pullPolicy "concurrency" (int $p.concurrency)
@@ -49,7 +51,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
     "logFormat" $p.logFormat "seccompProfile" $p.seccompProfile "shutdownGracePeriod" $p.shutdownGracePeriod
     "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit
     "memoryLimit" $p.memoryLimit "rnicResource" $p.rnicResource "rnicClaimTemplate" $p.rnicClaimTemplate "memlock" $p.memlock
-    "pnetId" $p.pnetId "smc" (omit $p.smc "gidSubnets" "gidIndex" "gidType" "trustedFabric" "version") "env" $env | toPrettyJson -}}
+    "pnetId" $p.pnetId "smc" (omit $smc "gidSubnets" "gidIndex" "gidType" "trustedFabric" "version") "env" $env | toPrettyJson -}}
 {{- end -}}
 
 {{- define "fairlead.podSecurity" -}}
