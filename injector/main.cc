@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
-#include <thread>
 
 #include "base/command_words.h"
 #include "base/kubernetes_names.h"
@@ -119,16 +118,13 @@ class Injector {
     chores_.emplace(metrics_, std::move(cluster), interval, std::move(refresh),
                     [this](const KeyPair& pair) { return take(pair); });
     SMC_TRY(chores_->start());
-    admin_thread_ = std::thread([this] { admin_->run(); });
-    return {};
+    return admin_->start("admin");
   }
 
   void stop() {
     chores_->stop();
     reviews_->stop();
-    if (review_thread_.joinable()) review_thread_.join();
     admin_->stop();
-    admin_thread_.join();
   }
 
  private:
@@ -151,7 +147,7 @@ class Injector {
     }
     SMC_TRY(identity_.load(pair.certificate_pem, pair.key_pem));
     announce("reviews", SMC_TRY(reviews_->listen(review_endpoint_)));
-    review_thread_ = std::thread([this] { reviews_->run(); });
+    SMC_TRY(reviews_->start("reviews"));
     is_ready_.store(true);
     LogEvent(LogLevel::kInfo, "injector", "ready").field("version", FAIRLEAD_VERSION);
     return {};
@@ -166,8 +162,6 @@ class Injector {
   event::TlsIdentity identity_;
   std::unique_ptr<event::HttpServer> reviews_;
   std::unique_ptr<event::HttpServer> admin_;
-  std::thread review_thread_;
-  std::thread admin_thread_;
   std::optional<Chores> chores_;
 };
 

@@ -1,13 +1,10 @@
 #include "admin/server.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <utility>
 
 #include "admin/api.h"
-#include "base/assert.h"
 
 namespace fairlead::admin {
 
@@ -26,27 +23,15 @@ Result<std::unique_ptr<AdminServer>> AdminServer::create(const AdminOptions& opt
 AdminServer::~AdminServer() { stop(); }
 
 Result<event::HttpEndpoint> AdminServer::listen(const event::HttpEndpoint& endpoint) {
-  SMC_ASSERT(!thread_.joinable());
   const event::HttpEndpoint bound = SMC_TRY(http_->listen(endpoint));
   if (!bound.is_tcp()) api_->add_socket(to_string(bound));
   return bound;
 }
 
-void AdminServer::start() {
-  SMC_ASSERT(!thread_.joinable());
-  thread_ = std::thread([http = http_.get()] {
-    pthread_setname_np(pthread_self(), "fairlead-admin");
-    // Signals are for the main thread; one that landed here would find nobody to handle it.
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    http->run();
-  });
-}
+Result<void> AdminServer::start() { return http_->start("fairlead-admin"); }
 
 void AdminServer::stop() {
   if (http_) http_->stop();
-  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace fairlead::admin

@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <memory>
-#include <thread>
 
 #include "admin/sources.h"
 #include "base/result.h"
@@ -41,9 +40,10 @@ class AdminServer {
   // REQUIRES: start() was not called yet. Returns the endpoint with the port that the kernel chose.
   Result<event::HttpEndpoint> listen(const event::HttpEndpoint& endpoint);
 
-  void start();
+  // Errors: those of HttpServer::start().
+  Result<void> start();
 
-  // Joins the thread. Open connections are closed when the server is destroyed, unanswered ones
+  // Ends the thread. Open connections are closed when the server is destroyed, unanswered ones
   // too.
   void stop();
 
@@ -52,7 +52,6 @@ class AdminServer {
 
   std::unique_ptr<event::HttpServer> http_;
   std::unique_ptr<AdminApi> api_;  // dies before http_: it holds unanswered exchanges
-  std::thread thread_;
 };
 
 }  // namespace fairlead::admin

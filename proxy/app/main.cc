@@ -112,7 +112,8 @@ class Proxy {
   void run() {
     keeping_.confirm();
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start();
-    if (admin_) admin_->start();
+    if (const auto started = admin_ ? admin_->start() : Result<void>(); !started)
+      log_error("admin", started.error());
     keeping_.start([waiting = ::pthread_self()] { (void)::pthread_kill(waiting, SIGTERM); });
     if (external_option_) {
       option_watch_.emplace(*external_option_,

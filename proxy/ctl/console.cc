@@ -25,8 +25,8 @@ std::vector<std::string> Console::endpoint_names() const {
   return {std::begin(kDefaultEndpoints), std::end(kDefaultEndpoints)};
 }
 
-std::optional<HttpReply> Console::try_request(const char* method, const std::string& target,
-                                              std::string& reason) {
+std::optional<event::HttpReply> Console::try_request(const char* method, const std::string& target,
+                                                     std::string& reason) {
   reason.clear();
   for (const std::string& name : endpoint_names()) {
     if (!reason.empty()) reason += "; ";

@@ -46,8 +46,8 @@ class Console {
 
   // The same without a word, for those to whom an unreachable proxy is no error. On failure
   // `reason` says why.
-  std::optional<HttpReply> try_request(const char* method, const std::string& target,
-                                       std::string& reason);
+  std::optional<event::HttpReply> try_request(const char* method, const std::string& target,
+                                              std::string& reason);
 
   // Prints the body for -o json, else `render` of it.
   template <class Render>

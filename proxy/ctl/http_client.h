@@ -12,26 +12,18 @@
 #include "base/result.h"
 #include "base/time.h"
 #include "event/http/http_endpoint.h"
+#include "event/http/http_reply.h"
 
 namespace fairlead::ctl {
-
-struct HttpReply {
-  int status = 0;
-  std::string body;
-};
 
 // An answer longer than this is no answer of a proxy's. JSON has further limits: kReplyLimits.
 inline constexpr std::size_t kReplyBytesMax = 32 * 1024 * 1024;
 
 // `method` and `target` ("/why?peer=…") go out as they are. `timeout` is for the whole exchange.
-// Errors: those of the socket, kTimedOut, kMalformed (no HTTP), kTruncated (ended early),
-// kExhausted (longer than kReplyBytesMax), kUnsupported (chunked, which the proxy never sends).
-Result<HttpReply> http_request(const event::HttpEndpoint& endpoint, std::string_view method,
-                               std::string_view target, Duration timeout);
-
-// The whole answer, from its first byte to the end of the connection. Pure. Errors: as
-// http_request(), but for those of sockets.
-Result<HttpReply> parse_reply(const std::string& bytes);
+// Errors: those of the socket and of event::parse_http_reply(), kTimedOut, kExhausted (longer than
+// kReplyBytesMax).
+Result<event::HttpReply> http_request(const event::HttpEndpoint& endpoint, std::string_view method,
+                                      std::string_view target, Duration timeout);
 
 // The bytes that are allowed in a query as they are, the others as %XX.
 std::string percent_encoded(std::string_view text);

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "admin/query.h"
 #include "base/linux/handle.h"
@@ -41,11 +40,8 @@ class Server {
       : server_(std::move(*HttpServer::create(
             limits(), [this](HttpExchange exchange) { serve(std::move(exchange)); }))),
         endpoint_(*server_->listen(
-            *HttpEndpoint::parse("@fairlead-http-fuzzer-" + std::to_string(::getpid())))),
-        thread_([this] { server_->run(); }) {}
-  ~Server() {
-    server_->stop();
-    thread_.join();
+            *HttpEndpoint::parse("@fairlead-http-fuzzer-" + std::to_string(::getpid())))) {
+    SMC_ASSERT(server_->start("server"));
   }
 
   // The bytes of the answer.
@@ -84,7 +80,6 @@ class Server {
   unsigned count_ = 0;
   std::unique_ptr<HttpServer> server_;
   HttpEndpoint endpoint_;
-  std::thread thread_;
 };
 
 void check_request(const HttpRequest& request) {
@@ -110,7 +105,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const HttpRequest request = server.take_request(count);
   SMC_ASSERT(count <= 1, count);
   if (count == 1) check_request(request);
-  const auto reply = ctl::parse_reply(answer);
+  const auto reply = fairlead::event::parse_http_reply(answer);
   if (reply) {
     SMC_ASSERT(reply->status >= 100 && reply->status <= 599, reply->status);
     fuzz::reached("status " + std::to_string(reply->status));

@@ -99,7 +99,7 @@ void check_reply(const HttpsReply& reply) {
 }
 
 void check_own_client(const std::string& bytes) {
-  const auto reply = ctl::parse_reply(bytes);
+  const auto reply = fairlead::event::parse_http_reply(bytes);
   if (!reply) return fuzz::reached_refusal(reply.error().what);
   SMC_ASSERT(reply->body.size() < bytes.size());
   SMC_ASSERT(bytes.find(reply->body) != std::string::npos);

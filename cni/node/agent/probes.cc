@@ -39,13 +39,9 @@ Outcome<std::unique_ptr<Probes>> Probes::start(const std::string& listen, ProbeA
   const auto bound = made->server_->listen(*endpoint);
   if (!bound) return fail(Code::kState, listen + ": " + to_string(bound.error()));
   LogEvent(LogLevel::kInfo, "node", "listening").field("address", to_string(*bound));
-  made->thread_ = std::thread([server = made->server_.get()] { server->run(); });
+  if (const auto started = made->server_->start("fairlead-probes"); !started)
+    return fail(Code::kState, to_string(started.error()));
   return made;
-}
-
-Probes::~Probes() {
-  if (server_) server_->stop();
-  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace fairlead::cni::node

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "cni/plugin/plugin_error.h"
 #include "event/http/http_server.h"
@@ -23,12 +22,10 @@ class Probes {
   // `listen` is an address and a port. Errors: kConfig if it is malformed, kState if it cannot be
   // bound.
   static Outcome<std::unique_ptr<Probes>> start(const std::string& listen, ProbeAnswers answers);
-  ~Probes();
 
  private:
   Probes() = default;
   std::unique_ptr<event::HttpServer> server_;
-  std::thread thread_;
 };
 
 }  // namespace fairlead::cni::node

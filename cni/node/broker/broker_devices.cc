@@ -167,8 +167,7 @@ void BrokerDevices::close(const BrokerPod& pod, std::vector<FileDescriptor> desc
 }
 
 // Freeing memory takes no longer than filling it, which used the pod's own processor time. So the
-// charge is limited, and a sidecar that ends with much memory does not delay its successor. A pod
-// that has ended meanwhile is not charged.
+// charge is limited, and a sidecar that ends with much memory does not delay its successor.
 void BrokerDevices::charge_for_closing() {
   for (const auto& [name, spent] : closer_.take_spent())
     if (BrokerPod* const pod = book_.find_pod(name); pod != nullptr)

@@ -6,18 +6,19 @@
 #include <array>
 #include <cerrno>
 #include <string_view>
+#include <utility>
 
 #include "base/linux/descriptor_closer.h"
 #include "base/linux/record_socket.h"
 #include "cni/node/pods/sidecar_socket.h"
 #include "cni/plugin/json_text.h"
+#include "event/http/http_reply.h"
+#include "event/http/http_status.h"
 
 namespace fairlead::cni::node {
 namespace {
 
 constexpr const char* kAdminSocket = "@fairlead-admin";
-constexpr std::string_view kGood = "HTTP/1.1 200 ";
-constexpr std::string_view kHeadEnd = "\r\n\r\n";
 constexpr Error kNoSidecar{Errc::kMalformed, "answer of a sidecar", 0};
 
 Result<std::string> receive_all(int fd) {
@@ -52,17 +53,15 @@ Result<std::string> get(const std::string& netns, const NetnsIdentity& identity,
       SMC_TRY(make_socket_in({netns, identity}, Hears::kEverything, SOCK_STREAM));
   refuse_descriptors(fd.get());
   SMC_TRY(connect_to_sidecar(fd.get(), kAdminSocket, uid));
-  const std::string request = "GET " + std::string(path) +
-                              " HTTP/1.1\r\nHost: fairlead\r\nConnection: close\r\n"
-                              "Content-Length: 0\r\n\r\n";
+  const std::string request = event::http_request_text("GET", path);
   // Shorter than any socket buffer.
   if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
     return system_error("send", errno);
   const std::string answer = SMC_TRY(receive_all(fd.get()));
-  const std::size_t head = answer.find(kHeadEnd);
-  if (!answer.starts_with(kGood) || head == std::string::npos) return kNoSidecar;
-  return answer.substr(head + kHeadEnd.size());
+  event::HttpReply reply = SMC_TRY(event::parse_http_reply(answer));
+  if (reply.status != http_status::kOk) return kNoSidecar;
+  return std::move(reply.body);
 }
 
 std::uint64_t number_of(const Json& object, std::string_view name) {

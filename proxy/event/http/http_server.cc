@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/assert.h"
@@ -206,6 +207,7 @@ Result<void> HttpServer::open_front(Front& front, const HttpStreamMaker& make_st
 }
 
 HttpServer::~HttpServer() {
+  stop();
   SMC_ASSERT(exchanges_ == 0, exchanges_);
   for (Front* front : {&tcp_, &unix_}) {
     if (front->connections) front->connections->forget_listeners();
@@ -226,12 +228,25 @@ Result<HttpEndpoint> HttpServer::listen(const HttpEndpoint& endpoint) {
   return bound;
 }
 
+Result<void> HttpServer::start(const char* thread_name) {
+  SMC_ASSERT(!thread_.joinable());
+  try {
+    thread_ = std::thread([this, thread_name] {
+      pthread_setname_np(pthread_self(), thread_name);
+      run();
+    });
+  } catch (const std::system_error& error) {
+    return Error{Errc::kExhausted, "thread", error.code().value()};
+  }
+  return {};
+}
+
 void HttpServer::run() {
-  // libevent writes without MSG_NOSIGNAL; a client that has gone must not end the process.
-  sigset_t pipe;
-  sigemptyset(&pipe);
-  sigaddset(&pipe, SIGPIPE);
-  pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  // Among them SIGPIPE: libevent writes without MSG_NOSIGNAL, and a client that has gone must not
+  // end the process.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   event_base_dispatch(base_.get());
 }
 
@@ -241,6 +256,7 @@ void HttpServer::stop() {
     stopped_ = true;
   }
   wake_.signal();
+  if (thread_.joinable()) thread_.join();
 }
 
 bool HttpServer::post(std::function<void()> task) {

@@ -24,6 +24,7 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/linux/event_descriptor.h"
@@ -120,7 +121,7 @@ class HttpServer {
  public:
   using Handler = std::function<void(HttpExchange)>;
 
-  // The handler runs on the thread that is in run(). `refusals` outlives the server; null: the
+  // The handler runs on the server's thread. `refusals` outlives the server; null: the
   // server has its own.
   static Result<std::unique_ptr<HttpServer>> create(const HttpLimits& limits, Handler handler,
                                                     HttpStreamMaker make_stream = {},
@@ -129,22 +130,24 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // REQUIRES: run() was not called yet. Returns the endpoint with the port that the kernel chose,
+  // REQUIRES: start() was not called yet. Returns the endpoint with the port that the kernel chose,
   // if it was 0. A socket file that nobody listens on any more is replaced; files are made with
   // mode 0600.
   Result<HttpEndpoint> listen(const HttpEndpoint& endpoint);
 
-  // Serves until stop(). Blocks SIGPIPE in the calling thread.
-  void run();
+  // Serves on a thread of this name (15 characters at most) until stop(). All signals are blocked
+  // there: they are for the main thread. Errors: kExhausted without a thread.
+  Result<void> start(const char* thread_name);
 
-  // Any thread, also before run(). After it, post() refuses.
+  // Waits for the end of the thread, if it was started. Open connections are closed when the server
+  // is destroyed. After it, post() refuses. Owner's thread.
   void stop();
 
   // Any thread: runs `task` on the server's thread, in order. False, and nothing done, when
   // kTasksMax already wait or the server was stopped.
   bool post(std::function<void()> task);
 
-  // Server's thread, or before run().
+  // Server's thread, or before start().
   HttpTimer call_after(Duration delay, std::function<void()> callback);
 
   // Any thread.
@@ -166,6 +169,7 @@ class HttpServer {
   HttpServer(const HttpLimits& limits, Handler handler, HttpRefusals* refusals);
   Result<void> open(const HttpStreamMaker& make_stream);
   Result<void> open_front(Front& front, const HttpStreamMaker& make_stream);
+  void run();
   void run_tasks();
   void handle(Front& front, ::evhttp_request* raw);
   static void on_wake(int fd, short what, void* server) noexcept;
@@ -186,6 +190,8 @@ class HttpServer {
   std::mutex mutex_;  // guards the two below
   std::vector<std::function<void()>> tasks_;
   bool stopped_ = false;
+
+  std::thread thread_;
 };
 
 }  // namespace fairlead::event

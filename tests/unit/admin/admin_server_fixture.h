@@ -33,22 +33,22 @@ class AdminServerTest : public testing::Test {
     auto tcp = server_->listen(*event::HttpEndpoint::parse("127.0.0.1:0"));
     ASSERT_TRUE(tcp);
     tcp_.emplace(*tcp);
-    server_->start();
+    ASSERT_TRUE(server_->start());
   }
 
-  ctl::HttpReply ask(const char* method, const std::string& target) {
+  event::HttpReply ask(const char* method, const std::string& target) {
     return ask(*endpoint_, method, target);
   }
-  ctl::HttpReply ask(const event::HttpEndpoint& endpoint, const char* method,
-                     const std::string& target) {
+  event::HttpReply ask(const event::HttpEndpoint& endpoint, const char* method,
+                       const std::string& target) {
     auto reply = ctl::http_request(endpoint, method, target, std::chrono::seconds(120));
     EXPECT_TRUE(reply) << target << ": " << (reply ? "" : to_string(reply.error()));
-    return reply ? *reply : ctl::HttpReply();
+    return reply ? *reply : event::HttpReply();
   }
-  ctl::HttpReply get(const std::string& target) { return ask("GET", target); }
+  event::HttpReply get(const std::string& target) { return ask("GET", target); }
   json get_json(const std::string& target) { return json::parse(get(target).body); }
 
-  std::string error_of(const ctl::HttpReply& reply) {
+  std::string error_of(const event::HttpReply& reply) {
     return json::parse(reply.body).at("error").get<std::string>();
   }
 

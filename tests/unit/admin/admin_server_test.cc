@@ -28,7 +28,7 @@ TEST_F(AdminServerTest, EveryRouteOfItsListAnswers) {
 
 TEST_F(AdminServerTest, UnknownPathIsNotFound) {
   for (const char* path : {"/nothing", "/metrics/", "/a/b", "/METRICS", "/%6detrics"}) {
-    const ctl::HttpReply reply = get(path);
+    const event::HttpReply reply = get(path);
     EXPECT_EQ(reply.status, 404) << path;
     EXPECT_FALSE(error_of(reply).empty());
   }
@@ -46,7 +46,7 @@ TEST_F(AdminServerTest, WrongMethodNamesTheRightOnes) {
 }
 
 TEST_F(AdminServerTest, UnknownParameterIsNamed) {
-  const ctl::HttpReply reply = get("/connections?limit=5&colour=red");
+  const event::HttpReply reply = get("/connections?limit=5&colour=red");
   EXPECT_EQ(reply.status, 400);
   EXPECT_NE(error_of(reply).find("\"colour\""), std::string::npos) << reply.body;
   EXPECT_EQ(get("/livez?x=1").status, 400);
@@ -63,7 +63,7 @@ TEST_F(AdminServerTest, ProbesTellAliveAndReady) {
   start(std::chrono::seconds(10));
   EXPECT_EQ(get("/livez").status, 200);
   EXPECT_EQ(get("/healthz").status, 200);
-  const ctl::HttpReply reply = get("/readyz");
+  const event::HttpReply reply = get("/readyz");
   EXPECT_EQ(reply.status, 503);
   EXPECT_EQ(json::parse(reply.body)["reasons"][0], "worker 1 does not listen yet");
 }
@@ -72,13 +72,13 @@ TEST_F(AdminServerTest, ReadinessIsALatchAlsoWhileDraining) {
   EXPECT_EQ(get("/readyz").status, 200);
   proxy_.not_ready = {"not any more"};
   proxy_.draining = true;
-  const ctl::HttpReply reply = get("/readyz");
+  const event::HttpReply reply = get("/readyz");
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(json::parse(reply.body)["draining"], true);
 }
 
 TEST_F(AdminServerTest, DrainReachesTheProxy) {
-  const ctl::HttpReply reply = ask("POST", "/drain");
+  const event::HttpReply reply = ask("POST", "/drain");
   EXPECT_EQ(reply.status, 202);
   EXPECT_TRUE(proxy_.draining);
 }
@@ -115,7 +115,7 @@ TEST_F(AdminServerTest, TcpServesProbesAndMetricsOnly) {
   for (const json& route : list["routes"]) {
     const auto path = route["path"].get<std::string>();
     if (path == "/metrics" || path == "/livez" || path == "/readyz") continue;
-    const ctl::HttpReply reply = ask(*tcp_, route["method"].get<std::string>().c_str(), path);
+    const event::HttpReply reply = ask(*tcp_, route["method"].get<std::string>().c_str(), path);
     EXPECT_EQ(reply.status, 403) << route;
     EXPECT_NE(error_of(reply).find(socket_), std::string::npos) << reply.body;
   }

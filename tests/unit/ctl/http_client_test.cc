@@ -42,7 +42,7 @@ class OneAnswer {
     if (thread_.joinable()) thread_.join();
   }
 
-  Result<HttpReply> ask(Duration timeout = std::chrono::seconds(120)) {
+  Result<event::HttpReply> ask(Duration timeout = std::chrono::seconds(120)) {
     auto reply = http_request(endpoint_, "GET", "/x?y=1", timeout);
     thread_.join();
     return reply;

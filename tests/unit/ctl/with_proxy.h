@@ -28,7 +28,7 @@ class Fairleadctl : public testing::Test {
     server_ = std::move(*admin::AdminServer::create(
         {.snapshot_timeout = snapshot_timeout, .http = {}}, proxy_.sources()));
     EXPECT_TRUE(server_->listen(*event::HttpEndpoint::parse(address_)));
-    server_->start();
+    ASSERT_TRUE(server_->start());
   }
 
   Outcome ask(std::vector<const char*> arguments) {

@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "event/http/http_server.h"
@@ -16,27 +15,18 @@ class RunningServer {
  public:
   explicit RunningServer(HttpServer::Handler handler, const HttpLimits& limits = {})
       : server_(std::move(*HttpServer::create(limits, std::move(handler)))) {}
-  ~RunningServer() {
-    if (thread_.joinable()) stop();
-  }
 
   HttpEndpoint listen(const std::string& where) {
     auto bound = server_->listen(*HttpEndpoint::parse(where));
     EXPECT_TRUE(bound) << where;
     return *bound;
   }
-  void start() {
-    thread_ = std::thread([this] { server_->run(); });
-  }
-  void stop() {
-    server_->stop();
-    thread_.join();
-  }
+  void start() { EXPECT_TRUE(server_->start("test")); }
+  void stop() { server_->stop(); }
   HttpServer& server() { return *server_; }
 
  private:
   std::unique_ptr<HttpServer> server_;
-  std::thread thread_;
 };
 
 }  // namespace fairlead::event
