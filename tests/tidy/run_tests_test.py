@@ -178,7 +178,7 @@ class ChoosingQuickTests(unittest.TestCase):
         self.assertEqual(self.chosen("docs/wire.md", "scripts/quick.py"), [])
 
     def test_the_list_of_ninja_is_read(self):
-        text = "a/CMakeFiles/x.dir/b.cc.o: #deps 2, deps mtime 1 (VALID)\n    ../../proxy/smc/link.h\n    /usr/include/stdio.h\n\n"
+        text = "a/CMakeFiles/x.dir/b.cc.o: #deps 2, deps mtime 1 (VALID)\n    ../../proxy/smc/group/link.h\n    /usr/include/stdio.h\n\n"
         self.assertEqual(quick.included_by_object(text, Path("/p/build/dev"), Path("/p")),
                          {"a/CMakeFiles/x.dir/b.cc.o": {"proxy/smc/group/link.h"}})
 
