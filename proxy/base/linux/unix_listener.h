@@ -1,6 +1,6 @@
 // A listening Unix socket for records (SOCK_SEQPACKET). A connection that cannot be accepted, for
 // want of descriptors, leaves it readable, and nothing tells when it can be: the listener is deaf
-// for a pause then, so that who waits for it does not spin.
+// for a pause then, so that its owner does not spin.
 //
 // Threads: all calls on one thread, that of the owner.
 #pragma once

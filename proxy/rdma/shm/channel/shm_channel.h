@@ -153,7 +153,7 @@ class Channel {
   // When its memory was asked for.
   TimePoint asked_at() const { return demand_.asked_at; }
   void note_asked(TimePoint now) { demand_.asked_at = now; }
-  // Who asked for it has gone, and the answer is still to come.
+  // The queue pair that asked for the channel has gone, and the answer has not come yet.
   void set_abandoned(bool abandoned) { demand_.abandoned = abandoned; }
   bool take_abandoned() { return std::exchange(demand_.abandoned, false); }
 
