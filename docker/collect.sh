@@ -33,7 +33,7 @@ for program in proxy/fairlead-proxy proxy/ctl/fairleadctl injector/fairlead-inje
   programs+=("$root/usr/local/bin/$(basename "$program")")
 done
 install -m 644 "$here/config/pod.yaml" "$here/config/proxy.yaml" "$here/config/seccomp.json" "$root/etc/fairlead/"
-mkdir -p "$root/run/fairlead/shm"
+mkdir -p "$root/run/fairlead"
 chown -R 2201:2201 "$root/run/fairlead"
 echo 'fairlead:x:2201:2201::/:/usr/sbin/nologin' >"$root/etc/passwd"
 echo 'fairlead:x:2201:' >"$root/etc/group"

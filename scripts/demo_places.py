@@ -4,6 +4,7 @@ A place defines how to run a command in a pod, how its proxies are configured, t
 client connects, and the address of a peer without Fairlead.
 """
 import socket
+from pathlib import Path
 
 from demo_comparison import DIRECT, FAIRLEAD, HAPROXY
 from demo_pods import PodNetwork, Wire
@@ -44,6 +45,7 @@ class Loopback:
 
     def __init__(self, scene, binary):
         self.program = binary
+        scene.start_broker(Path(binary).parents[1] / "cni/fairlead-node")
         (scene.directory / "run").mkdir()
         sockets = {(side, program): socket.create_server(("127.0.0.1", 0))
                    for side in ("client", "server", "program", "haproxy-client", "haproxy-server")

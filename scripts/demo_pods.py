@@ -1,6 +1,7 @@
 """Network namespaces as pods, with a Fairlead proxy each, and the redirection of their connections."""
 import os
 import shutil
+from pathlib import Path
 from typing import NamedTuple
 
 from demo_scene import Failure, missing
@@ -44,6 +45,7 @@ class PodNetwork:
             for pod in self.wires:
                 self.wire(pod)
             self.filter("client", "output")  # without rules yet: checks the permission
+            scene.start_broker(Path(binary).parents[1] / "cni/fairlead-node", "--netns-dir", "/run/netns")
             (scene.directory / "run").mkdir()
             os.chown(scene.directory / "run", PROXY_UID, PROXY_UID)
         except (Failure, OSError) as error:

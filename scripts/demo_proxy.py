@@ -3,7 +3,7 @@ import json
 import re
 import time
 
-from demo_scene import Failure
+from demo_scene import Failure, expect
 
 SECONDS_TO_START = 30
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
@@ -21,19 +21,22 @@ class Proxy:
         """Appends --config to `command`. The file is JSON, which is also YAML."""
         config = self.scene.write(f"{self.name}.yaml", json.dumps(dict(settings, **{
             "concurrency": 1,
-            "devices": {"shm": {"directory": str(self.scene.directory / "run" / "shm")}},
+            "devices": {"shm": {"broker": self.scene.broker}},
             "admin": {"listen": "", "socket": str(self.socket)},
             "drain": {"timeout": "1s"}}), indent=2) + "\n")
         process = self.scene.start(self.name, [*command, "--config", config])
         deadline = time.monotonic() + SECONDS_TO_START
         while True:
             try:
-                return self.get("/readyz")
+                self.get("/readyz")
+                if "no broker has connected" not in self.get("/devices"):
+                    return
             except Failure:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise Failure(f"the proxy of the {self.name} does not start: "
                                   + self.log.read_text()[-300:]) from None
-                time.sleep(0.05)
+            expect(time.monotonic() < deadline, f"the broker does not find the proxy of the {self.name}")
+            time.sleep(0.05)
 
     def get(self, path):
         """An answer of the admin interface."""

@@ -48,6 +48,13 @@ class Scene:
         self.directory.chmod(0o755)
         self.started = []
         self.namespaces = []
+        self.broker = None  # its name
+
+    def start_broker(self, node, *options):
+        """The node's broker, through which the proxies share memory."""
+        self.broker = f"@{self.prefix}{os.getpid()}"
+        self.start("broker", [node, "broker", "--run-dir", self.directory / "broker", "--socket-name", self.broker,
+                              *options])
 
     def write(self, name, text):
         (self.directory / name).write_text(text, encoding="utf-8")

@@ -30,7 +30,9 @@ Result<Netns> Netns::open(const std::string& path) {
 
 Result<NetnsVisit> NetnsVisit::enter(const Netns& netns) {
   FileDescriptor home(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
-  if (!home) return system_error("own network namespace", errno);
+  struct stat own {};
+  if (!home || ::fstat(home.get(), &own) != 0) return system_error("own network namespace", errno);
+  if (netns.identity_ == NetnsIdentity{own.st_dev, own.st_ino}) return NetnsVisit({});
   if (::setns(netns.fd_.get(), CLONE_NEWNET) != 0)
     return system_error("entering the network namespace", errno);
   return NetnsVisit(std::move(home));

@@ -31,7 +31,8 @@ class Netns {
   NetnsIdentity identity_;
 };
 
-// The calling thread is in the namespace while the object lives. Needs CAP_SYS_ADMIN.
+// The calling thread is in the namespace while the object lives. Needs CAP_SYS_ADMIN, unless the
+// thread is there already.
 class NetnsVisit {
  public:
   static Result<NetnsVisit> enter(const Netns& netns);

@@ -57,7 +57,6 @@ enum class FallbackReason : std::uint8_t {
   kNoUsableGid,
   kMemlockLimit,
   kDeviceOpenEperm,
-  kShmOpenEperm,
   kPolicyExcluded,
   kPeerNotInjected,
   kOptionStripped,

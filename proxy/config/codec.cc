@@ -13,8 +13,6 @@
 namespace fairlead::config {
 namespace {
 
-constexpr std::size_t kDirectoryCharsMax = 80;  // the name of a socket must still fit behind it
-
 constexpr bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
@@ -198,12 +196,6 @@ std::string check_claim_name(std::string& text) {
   return in_quotes(text) + " is not the name of an object of Kubernetes";
 }
 
-std::string check_directory(std::string& text) {
-  if (text.empty() || text[0] != '/') return in_quotes(text) + " is not an absolute path";
-  if (text.size() > kDirectoryCharsMax) return too_long(text, kDirectoryCharsMax);
-  return printable(text) ? "" : in_quotes(text) + " has blanks or characters that are not ASCII";
-}
-
 std::string check_socket_name(std::string& text) {
   if (text.empty()) return "";
   if (text[0] != '/' && text[0] != '@')
@@ -211,6 +203,11 @@ std::string check_socket_name(std::string& text) {
   if (text.size() == 1) return in_quotes(text) + " has no name behind the first character";
   if (text.size() > kUnixPathCharsMax) return too_long(text, kUnixPathCharsMax);
   return printable(text) ? "" : in_quotes(text) + " has blanks or characters that are not ASCII";
+}
+
+std::string check_broker_name(std::string& text) {
+  if (!text.starts_with('@')) return in_quotes(text) + " is not an abstract name";
+  return check_socket_name(text);
 }
 
 std::string check_pnet_id(std::string& text) {

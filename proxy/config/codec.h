@@ -156,8 +156,8 @@ std::string check_ueid(std::string& text);  // upper-cases
 std::string check_host_name(std::string& text);
 std::string check_device_name(std::string& text);
 std::string check_claim_name(std::string& text);
-std::string check_directory(std::string& text);
 std::string check_socket_name(std::string& text);
+std::string check_broker_name(std::string& text);
 std::string check_pnet_id(std::string& text);  // upper-cases
 
 // One of a few names, spelled as to_string() spells them.

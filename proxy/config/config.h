@@ -176,18 +176,9 @@ enum class ClientAddressMode : std::uint8_t {
 struct ShmDevice {
   // devices.shm.enabled: default true.
   bool enabled = true;
-  // devices.shm.directory: absolute path, at most 80 characters; proxies that see the same
-  // directory can reach each other. Made if missing. Default /run/fairlead/shm.
-  std::string directory = "/run/fairlead/shm";
   // devices.shm.broker: "@name" at which the node's broker finds the devices of this proxy, which
-  // then reach others through it instead of through a directory; at most 107 characters, "" for
-  // none. Default "".
-  std::string broker;
-  // devices.shm.ports: 1 to 3; a link group can have a link on each. Default 1.
-  unsigned ports = 1;
-  // devices.shm.addressable: the application's bytes are read straight into the peer's memory;
-  // false makes the device behave like an RNIC. Default true.
-  bool addressable = true;
+  // reach others through it; at most 107 characters. Default "@fairlead-proxy".
+  std::string broker = "@fairlead-proxy";
 
   friend bool operator==(const ShmDevice&, const ShmDevice&) = default;
 };
@@ -205,9 +196,6 @@ struct VerbsDevices {
   // devices.verbs.names: at most 16 RNICs that may be used ("mlx5_0"), each 1 to 63 of letters,
   // digits, "_", "-" and "."; empty means all. Default empty.
   std::vector<std::string> names;
-  // devices.verbs.shared_receive_queues: false gives each queue pair a receive queue of its own, as
-  // on a device that has no shared ones. Default true.
-  bool shared_receive_queues = true;
   // devices.verbs.claim: the Kubernetes claim that gives the container its RNICs, or the template
   // of it; for messages. The name of an object, or "" for none. Default "".
   std::string claim;

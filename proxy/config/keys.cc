@@ -52,9 +52,9 @@ constexpr TextCodec kDeviceName{check_device_name,
                                 "1 to 63 letters, digits, _, - and ., as in ibv_devices(1)"};
 constexpr TextCodec kClaimName{check_claim_name,
                                "1 to 253 characters of a-z, 0-9, - and ., or \"\""};
-constexpr TextCodec kDirectory{check_directory, "an absolute path of at most 80 characters"};
 constexpr TextCodec kSocketName{
     check_socket_name, "an absolute path or @name, at most 107 characters, or \"\" for none"};
+constexpr TextCodec kBrokerName{check_broker_name, "@name, at most 107 characters"};
 constexpr TextCodec kPnetId{check_pnet_id, "1 to 16 characters of A-Z and 0-9, or \"\""};
 
 template <class Struct>
@@ -149,17 +149,10 @@ std::vector<Key<Config>> resource_keys() {
       single<Config>("fallback", FAIRLEAD_MEMBER(fallback), kFallbacks),
       single<Config>("client_address", FAIRLEAD_MEMBER(client_address), kClientAddressModes),
       single<Config>("devices.shm.enabled", FAIRLEAD_MEMBER(devices.shm.enabled), BooleanCodec{}),
-      single<Config>("devices.shm.directory", FAIRLEAD_MEMBER(devices.shm.directory), kDirectory),
-      single<Config>("devices.shm.broker", FAIRLEAD_MEMBER(devices.shm.broker), kSocketName,
-                     KeyShape::kSingleOrNone),
-      single<Config>("devices.shm.ports", FAIRLEAD_MEMBER(devices.shm.ports), IntegerCodec{1, 3}),
-      single<Config>("devices.shm.addressable", FAIRLEAD_MEMBER(devices.shm.addressable),
-                     BooleanCodec{}),
+      single<Config>("devices.shm.broker", FAIRLEAD_MEMBER(devices.shm.broker), kBrokerName),
       single<Config>("devices.verbs.enabled", FAIRLEAD_MEMBER(devices.verbs.enabled), kDeviceUses),
       list_of<Config>("devices.verbs.names", FAIRLEAD_MEMBER(devices.verbs.names), kDeviceName,
                       {0, kDeviceNamesMax}),
-      single<Config>("devices.verbs.shared_receive_queues",
-                     FAIRLEAD_MEMBER(devices.verbs.shared_receive_queues), BooleanCodec{}),
       single<Config>("devices.verbs.claim", FAIRLEAD_MEMBER(devices.verbs.claim), kClaimName,
                      KeyShape::kSingleOrNone),
       single<Config>("buffers.size", FAIRLEAD_MEMBER(buffers.size),

@@ -32,7 +32,6 @@ std::vector<Check> proxy_checks(Console& console, ProxyFacts& facts) {
     });
   };
   facts.option_program_ok = is_ok("option_program");
-  facts.devices_ok = is_ok("devices");
   const Json& redirect = member(body, "redirect");
   for (const Json& port : member(redirect, "ports"))
     if (port.is_number_unsigned()) facts.redirect_ports.push_back(port.get<std::uint16_t>());
@@ -44,13 +43,10 @@ std::vector<Check> proxy_checks(Console& console, ProxyFacts& facts) {
   return checks;
 }
 
-void run_doctor(Console& console, const std::string& shm_directory) {
+void run_doctor(Console& console) {
   ProxyFacts proxy;
   std::vector<Check> checks = proxy_checks(console, proxy);
-  HostPaths paths;
-  paths.shm_directory = shm_directory;
-  for (Check& check : local_checks(read_host_facts(paths), proxy))
-    checks.push_back(std::move(check));
+  for (Check& check : local_checks(read_host_facts({}), proxy)) checks.push_back(std::move(check));
   constexpr int kIndent = 2;
   if (console.wants_json())
     console.print_json(
@@ -64,18 +60,13 @@ void run_doctor(Console& console, const std::string& shm_directory) {
 
 void add_doctor_command(CLI::App& app, Console& console) {
   CLI::App* doctor = app.add_subcommand("doctor", "Checks the proxy and where it runs");
-  doctor->add_option("--shm-directory", "Where proxies of this node meet: devices.shm.directory")
-      ->type_name("PATH")
-      ->default_val(HostPaths().shm_directory)
-      ->check(path_trouble);
   doctor->footer(
       "One line per check: ok, warn or fail; name; finding; -> what to do.\n"
       "Returns 0 if all is well, 1 with warnings, 2 with failures.\n"
       "Examples:\n"
       "  fairleadctl doctor\n"
       "  kubectl exec POD -c fairlead-proxy -- fairleadctl doctor");
-  doctor->callback(
-      [&console, doctor] { run_doctor(console, (*doctor)["--shm-directory"]->as<std::string>()); });
+  doctor->callback([&console] { run_doctor(console); });
 }
 
 }  // namespace fairlead::ctl

@@ -126,17 +126,6 @@ Check check_bpf(const HostFacts& host, const ProxyFacts& proxy) {
   return {"bpf", Status::kOk, "cgroup2 at " + host.cgroup2_mount + ", eBPF permitted", ""};
 }
 
-Check check_shm(const HostFacts& host, const ProxyFacts& proxy) {
-  if (host.shm_error == 0)
-    return {"shm_directory", Status::kOk, host.shm_directory + " can be written", ""};
-  // In a pod the node side brings proxies together, and no directory is needed.
-  if (proxy.devices_ok)
-    return {"shm_directory", Status::kOk,
-            host.shm_directory + " cannot be written, but the proxy has its devices", ""};
-  return {"shm_directory", Status::kWarn, host.shm_directory + ": " + std::strerror(host.shm_error),
-          "make the directory writable for the proxy's user, or set devices.shm.directory"};
-}
-
 // FairleadRedirectMissing, as far as it shows in the pod. Nothing without a redirect.
 std::optional<Check> check_bypass(const HostFacts& host, const ProxyFacts& proxy) {
   if (proxy.redirect_ports.empty()) return std::nullopt;
@@ -163,8 +152,6 @@ HostFacts read_host_facts(const HostPaths& paths) {
   facts.verbs_devices = verbs_devices_in(paths.infiniband);
   facts.cgroup2_mount = parse_cgroup2_mount(text_of(paths.mounts));
   facts.effective_capabilities = parse_effective_capabilities(text_of(paths.status));
-  facts.shm_directory = paths.shm_directory;
-  if (access(paths.shm_directory.c_str(), W_OK | X_OK) != 0) facts.shm_error = errno;
   facts.sockets = parse_sockets(text_of(paths.sockets));
   for (SocketLine& socket : parse_sockets(text_of(paths.sockets6)))
     facts.sockets.push_back(std::move(socket));
@@ -174,9 +161,9 @@ HostFacts read_host_facts(const HostPaths& paths) {
 }
 
 std::vector<Check> local_checks(const HostFacts& host, const ProxyFacts& proxy) {
-  std::vector<Check> checks = {
-      check_kernel(host),         check_descriptors(host), check_verbs_devices(host, proxy),
-      check_memlock(host, proxy), check_bpf(host, proxy),  check_shm(host, proxy)};
+  std::vector<Check> checks = {check_kernel(host), check_descriptors(host),
+                               check_verbs_devices(host, proxy), check_memlock(host, proxy),
+                               check_bpf(host, proxy)};
   if (std::optional<Check> bypass = check_bypass(host, proxy)) checks.push_back(std::move(*bypass));
   return checks;
 }

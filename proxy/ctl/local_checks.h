@@ -17,8 +17,7 @@ struct HostPaths {
   std::string infiniband = "/dev/infiniband";
   std::string mounts = "/proc/mounts";
   std::string status = "/proc/self/status";
-  std::string shm_directory = "/run/fairlead/shm";  // devices.shm.directory
-  std::string sockets = "/proc/net/tcp";            // of the network namespace
+  std::string sockets = "/proc/net/tcp";  // of the network namespace
   std::string sockets6 = "/proc/net/tcp6";
 };
 
@@ -28,8 +27,6 @@ struct HostFacts {
   std::vector<std::string> verbs_devices;  // "uverbs0", sorted
   std::string cgroup2_mount;               // empty: not mounted
   std::uint64_t effective_capabilities = 0;
-  std::string shm_directory;
-  int shm_error = 0;  // errno of access(2), 0 if it can be written
   std::string kernel_release;
   std::vector<SocketLine> sockets;
 };
@@ -40,7 +37,6 @@ HostFacts read_host_facts(const HostPaths& paths);
 struct ProxyFacts {
   bool uses_verbs = true;                       // also when not known
   bool option_program_ok = false;               // somebody has attached it
-  bool devices_ok = false;                      // it has all the devices it wants
   std::vector<std::uint16_t> redirect_ports{};  // empty: none, or not known
   std::uint32_t user = 0;                       // of the proxy
   std::uint64_t redirected = 0;                 // connections that a redirect led to it

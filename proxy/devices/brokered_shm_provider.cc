@@ -20,15 +20,6 @@ constexpr const char* kHint =
 
 }  // namespace
 
-rdma::shm::ShmOptions shm_options(const PeerId& peer_id, const config::Config& config) {
-  rdma::shm::ShmOptions options;
-  options.directory = config.devices.shm.directory;
-  options.peer_id = peer_id;
-  options.ports = config.devices.shm.ports;
-  options.addressable = config.devices.shm.addressable;
-  return options;
-}
-
 Duration BrokeredShmProvider::begin(relay::DeviceRegistry& devices, Duration wait_max) {
   const auto start = std::chrono::steady_clock::now();
   open_connector(devices);
@@ -87,7 +78,10 @@ void BrokeredShmProvider::open_connector(relay::DeviceRegistry& devices) {
 }
 
 void BrokeredShmProvider::open_device(relay::DeviceRegistry& devices) {
-  auto device = ShmDevice::open(shm_options(devices.peer_id(), config_), std::move(connector_));
+  auto device = ShmDevice::open({.peer_id = devices.peer_id(),
+                                 .ports = traits_.shm_ports,
+                                 .addressable = traits_.shm_addressable},
+                                std::move(connector_));
   if (!device) return missing(devices, to_string(device.error()));
   auto reach = std::make_unique<ShmReachability>(**device);
   const Result<void> added = devices.add(std::move(*device), std::move(reach));

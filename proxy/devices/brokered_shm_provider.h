@@ -7,6 +7,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "devices/device_traits.h"
 #include "rdma/shm/connect/shm_broker_connector.h"
 #include "rdma/shm/shm_device.h"
 #include "relay/group/device_registry.h"
@@ -18,14 +19,12 @@ inline constexpr Duration kBrokerScanInterval = std::chrono::seconds(1);
 // device. The broker looks every 100 ms; what all workers wait for together is bounded.
 inline constexpr Duration kWelcomeWaitMax = std::chrono::milliseconds(400);
 
-rdma::shm::ShmOptions shm_options(const PeerId& peer_id, const config::Config& config);
-
 class BrokeredShmProvider final : public relay::DeviceProvider {
  public:
   // `config` outlives the provider, and the provider the worker's devices. Of several workers'
   // providers, which all see the same, one speaks in the log.
-  BrokeredShmProvider(const config::Config& config, bool speaks)
-      : config_(config), speaks_(speaks) {}
+  BrokeredShmProvider(const config::Config& config, const DeviceTraits& traits, bool speaks)
+      : config_(config), traits_(traits), speaks_(speaks) {}
 
   // Before the worker runs. Waits up to `wait_max`, and returns how long it has waited.
   Duration begin(relay::DeviceRegistry& devices, Duration wait_max);
@@ -41,6 +40,7 @@ class BrokeredShmProvider final : public relay::DeviceProvider {
   void missing(relay::DeviceRegistry& devices, const std::string& trouble);
 
   const config::Config& config_;
+  const DeviceTraits traits_;
   bool speaks_;
   std::unique_ptr<rdma::shm::BrokerConnector> connector_;  // until a device has it
   std::string told_;  // the last trouble that was told, "-" for none

@@ -246,14 +246,14 @@ void RnicProvider::read_network() {
 
 Result<void> RnicProvider::open(relay::DeviceRegistry& devices, const std::string& name) {
   memlock_.set_limit_bytes(rdma::verbs::memlock_limit_bytes());
-  std::unique_ptr<VerbsDevice> device = SMC_TRY(
-      VerbsDevice::open({.name = name,
-                         .memlock = &memlock_,
-                         .path = path_options(config_.smc),
-                         .gids = gid_policy(config_.smc),
-                         .named = view_.handed.gids,
-                         .partition_key = partition_key(config_.smc),
-                         .shared_receive_queues = config_.devices.verbs.shared_receive_queues}));
+  std::unique_ptr<VerbsDevice> device =
+      SMC_TRY(VerbsDevice::open({.name = name,
+                                 .memlock = &memlock_,
+                                 .path = path_options(config_.smc),
+                                 .gids = gid_policy(config_.smc),
+                                 .named = view_.handed.gids,
+                                 .partition_key = partition_key(config_.smc),
+                                 .shared_receive_queues = traits_.shared_receive_queues}));
   const VerbsDevice& opened = *device;
   auto reach = std::make_unique<VerbsReachability>(opened, view_, config_.pnet.id,
                                                    config_.smc.trusted_fabric);

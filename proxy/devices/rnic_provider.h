@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "config/config.h"
+#include "devices/device_traits.h"
 #include "devices/verbs_reachability.h"
 #include "rdma/verbs/memlock.h"
 #include "relay/group/device_registry.h"
@@ -30,8 +31,9 @@ class RnicProvider final : public relay::DeviceProvider {
  public:
   // Both outlive the provider, and the provider the worker's devices.
   // Of several workers' providers, which all see the same, one speaks in the log.
-  RnicProvider(const config::Config& config, rdma::verbs::MemlockAccount& memlock, bool speaks)
-      : config_(config), memlock_(memlock), speaks_(speaks) {}
+  RnicProvider(const config::Config& config, const DeviceTraits& traits,
+               rdma::verbs::MemlockAccount& memlock, bool speaks)
+      : config_(config), traits_(traits), memlock_(memlock), speaks_(speaks) {}
 
   // On the worker's thread, or before it runs.
   void scan(relay::DeviceRegistry& devices) override;
@@ -59,6 +61,7 @@ class RnicProvider final : public relay::DeviceProvider {
   void tell(relay::DeviceRegistry& devices);
 
   const config::Config& config_;
+  const DeviceTraits traits_;
   rdma::verbs::MemlockAccount& memlock_;
   bool speaks_;
   NetworkView view_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rdma/shm/connect/shm_fabric.h"
+#include "rdma/shm/shm_gid.h"
 #include "rdma/verbs/gid_fitness.h"
 
 namespace fairlead {

@@ -15,6 +15,8 @@ import processes
 HERE = os.path.dirname(os.path.abspath(__file__))
 SUBNET = "10.213.77"
 FIRST_PORT = 15000
+NODE = os.environ.get("FAIRLEAD_NODE", os.path.join(HERE, "../../build/release/cni/fairlead-node"))
+BROKER = f"@fairlead-bench-{os.getpid()}"  # devices.shm.broker of all proxies
 RESERVED_PORTS = "14000-16999"  # kept from connect(2), which would take them as source ports
 DESCRIPTORS = min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 CONNECTIONS_MAX = (DESCRIPTORS - 100) // 2  # a proxied connection takes two
@@ -56,6 +58,9 @@ class Pods:
         run("ip", "-n", middle, "link", "set", "br0", "up")
         for pod in self.ips:
             self._join(pod, middle)
+        self.started.append(subprocess.Popen(
+            [NODE, "broker", "--run-dir", self.directory("broker"), "--socket-name", BROKER,
+             "--netns-dir", "/run/netns"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         for wanted in congestion_controls:
             for pod in self.ips:
                 self._set(pod, "tcp_congestion_control", wanted, check=False)

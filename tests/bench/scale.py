@@ -170,14 +170,14 @@ class Scale:
         self.cluster.settings = CROWDED
         shared = self.cluster.pods.directory("peers")
         peer_port = self.cluster.pods.port()
-        inbound = self.cluster.start_side("b", shared, shared, peer_port, 0)
+        inbound = self.cluster.start_side("b", shared, peer_port, 0)
         proxies = Proxies(inbound, f"{shared}/b.sock")
         rows, clients, base_kb = [], [], None
         for wanted in self.plan.peers:
             start, added = time.monotonic(), wanted - len(proxies.outbound)
             for _ in range(added):
                 own = self.cluster.pods.directory(f"peer{len(proxies.outbound)}")
-                self.cluster.add_outbound(proxies, own, shared, peer_port)
+                self.cluster.add_outbound(proxies, own, peer_port)
                 clients.append(self.cluster.hold(proxies.ports[-1], 1)[0])
             seconds = time.monotonic() - start
             time.sleep(SETTLE_SECONDS)

@@ -56,26 +56,24 @@ class Cluster:
         """A new pair for each part, so that remains of one part do not affect the next."""
         directory = self.pods.directory(name)
         peer_port = self.pods.port()
-        proxies = Proxies(self.start_side("b", directory, directory, peer_port, 0, to_redis),
+        proxies = Proxies(self.start_side("b", directory, peer_port, 0, to_redis),
                           f"{directory}/b.sock")
-        self.add_outbound(proxies, directory, directory, peer_port, to_redis)
+        self.add_outbound(proxies, directory, peer_port, to_redis)
         return proxies
 
-    def add_outbound(self, proxies, directory, shared, peer_port, to_redis=False):
+    def add_outbound(self, proxies, directory, peer_port, to_redis=False):
         port = self.pods.port()
-        proxies.outbound.append(self.start_side("a", directory, shared, peer_port, port))
+        proxies.outbound.append(self.start_side("a", directory, peer_port, port))
         proxies.ports.append(port)
         self.wait_until_ready(port, f"{directory}/a.sock", to_redis)
 
-    def start_side(self, side, directory, shared, peer_port, listen_port, to_redis=False):
+    def start_side(self, side, directory, peer_port, listen_port, to_redis=False):
         place = target_list.Place("127.0.0.1", listen_port, self.pods.ips["B"], peer_port,
                                   "127.0.0.1",
                                   self.redis_port if to_redis else self.app_port, directory,
                                   self.pods.namespace("A"), self.pods.namespace("B"),
                                   CONNECTIONS_MAX)
-        shm = self.settings.get("devices", {}).get("shm", {})
-        settings = {**self.settings, "devices": {"shm": {**shm, "directory": shared + "/shm"}}}
-        commands = target_list.fairlead("fairlead", self.options.proxy, settings).make(place)
+        commands = target_list.fairlead("fairlead", self.options.proxy, self.settings).make(place)
         path = os.path.join(directory, side + ".yaml")
         with open(path, "w", encoding="utf-8") as file:
             file.write(commands.files[side + ".yaml"])

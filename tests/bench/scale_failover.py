@@ -9,7 +9,7 @@ import time
 
 from pods import HERE
 
-TWO_LINKS = {"devices": {"shm": {"ports": 2}}, "smc": {"max_links": 2, "defer_bytes": 0}}
+TWO_LINKS = {"other_devices": "ports=2", "smc": {"max_links": 2, "defer_bytes": 0}}
 PINGING, MESSAGE_BYTES = 32, 4096
 STREAMS, SEND_BYTES = 4, 131072
 WINDOW_SECONDS = 0.5   # time after a port failure in which the longest wait is measured

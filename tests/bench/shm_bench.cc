@@ -61,9 +61,8 @@ class Rig {
     if (!queues_[1]->post(std::span(&request, 1))) std::abort();
   }
 
-  FabricDirectory directory_;
-  std::unique_ptr<ShmDevice> left_ = open_device(directory_, 1),
-                             right_ = open_device(directory_, 2);
+  TestFabric fabric_;
+  std::unique_ptr<ShmDevice> left_ = open_device(fabric_, 1), right_ = open_device(fabric_, 2);
   std::vector<std::unique_ptr<ProtectionDomain>> domains_;
   std::vector<std::unique_ptr<RegisteredBuffer>> buffers_;
   std::vector<std::unique_ptr<SharedReceiveQueue>> queues_;

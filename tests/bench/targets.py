@@ -11,6 +11,8 @@ import shutil
 from dataclasses import dataclass, field
 from typing import Callable
 
+from pods import BROKER
+
 LONG = "1h"  # no proxy may give up an idle connection during a run
 
 
@@ -148,13 +150,17 @@ def fairlead(name, program, settings=None, over_smc=True):
                 "listeners": [{"name": listener, "direction": direction, "mode": "static",
                                "listen": bind, "upstream": to}],
                 "smc": {"option_program": "auto"},
-                "devices": {"shm": {"directory": place.directory + "/shm"}},
+                "devices": {"shm": {"broker": BROKER}},
                 "admin": {"listen": "", "socket": f"{place.directory}/{side}.sock"},
                 "log": {"level": "warn"}}
             for key, value in (settings or {}).items():
                 config[key] = {**config.get(key, {}), **value} if isinstance(value, dict) else value
+            other = config.pop("other_devices", None)
             files[side + ".yaml"] = json.dumps(config, indent=2) + "\n"
         command = program + " --config {}/{}.yaml"
+        if other:  # tests/integration/other_devices_proxy.cc
+            folder = os.path.join(os.path.dirname(program), "../tests/integration")
+            command = f"env OTHER_DEVICES={other} {folder}/other_devices_proxy --config {{}}/{{}}.yaml"
         return Commands(command.format(place.directory, "a"), command.format(place.directory, "b"),
                         files)
     return Target(name, make, program, over_smc=over_smc)

@@ -16,7 +16,7 @@ from wired import harness
 
 NODE = Path(os.environ.get("FAIRLEAD_NODE", plugin.PLUGIN.with_name("fairlead-node")))
 SIDECAR_UID = 2201
-BY_BROKER = {"devices": {"shm": {"broker": "@fairlead-proxy", "directory": None}}}
+BY_BROKER = {"devices": {"shm": {"broker": "@fairlead-proxy"}}}
 
 # Records of the broker and requests of a device: docs/broker.md.
 REQUEST_RING, WELCOME, REFUSED, CHANNEL, BLANK, GRANTED, ROOM = range(1, 8)

@@ -67,8 +67,6 @@ class WiredTest(harness.ProxyTest, plugin.PluginTest):
         before = os.environ.get("FAIRLEAD_BIN")
         os.environ["FAIRLEAD_BIN"] = str(self.binaries)
         self.addCleanup(os.environ.update, {"FAIRLEAD_BIN": before} if before else {})
-        (self.folder / "shm").mkdir()
-        (self.folder / "shm").chmod(0o777)
 
     def call_bridge(self, verb, pod):
         config = {"cniVersion": plugin.VERSION if verb == "VERSION" else "1.0.0", "name": "podnet",

@@ -123,8 +123,8 @@ class ShmBlocked : public testing::Test {
     return false;
   }
 
-  FabricDirectory directory_;
-  std::unique_ptr<ShmDevice> device_ = open_device(directory_, 1);
+  TestFabric fabric_;
+  std::unique_ptr<ShmDevice> device_ = open_device(fabric_, 1);
   std::unique_ptr<Endpoint> end_ = std::make_unique<Endpoint>(*device_);
 };
 

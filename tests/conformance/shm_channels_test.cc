@@ -41,8 +41,8 @@ bool exchange(Endpoint& from, QueuePair& sender, Endpoint& to) {
 }
 
 TEST(ShmChannels, NobodyAnswersForAGidOfTheDead) {
-  FabricDirectory directory;
-  auto device = open_device(directory, 1);
+  TestFabric fabric;
+  auto device = open_device(fabric, 1);
   Endpoint end(*device);
   auto connect = [&](const Gid& gid) {
     return end.add_queue_pair().connect({.gid = gid, .queue_pair = QpNumber(0x1000)}).error().code;
@@ -50,14 +50,14 @@ TEST(ShmChannels, NobodyAnswersForAGidOfTheDead) {
   EXPECT_EQ(connect(ShmDevice::gid_of(device->fabric(), PortNumber(1), peer_id(9))),
             Errc::kPeerGone);
   EXPECT_EQ(connect(Gid{}), Errc::kPeerGone);
-  FabricDirectory elsewhere;
+  TestFabric elsewhere;
   auto other = open_device(elsewhere, 2);
   EXPECT_EQ(connect(other->ports()[0].gid), Errc::kPeerGone);
 }
 
 TEST(ShmChannels, TalksToItself) {
-  FabricDirectory directory;
-  auto device = open_device(directory, 1);
+  TestFabric fabric;
+  auto device = open_device(fabric, 1);
   Endpoint end(*device);
   QueuePair& one = end.add_queue_pair();
   QueuePair& two = end.add_queue_pair();
@@ -74,8 +74,8 @@ TEST(ShmChannels, TalksToItself) {
 }
 
 TEST(ShmChannels, MessageSentBeforeThePeerConnectsWaitsForIt) {
-  FabricDirectory directory;
-  auto a = open_device(directory, 1), b = open_device(directory, 2);
+  TestFabric fabric;
+  auto a = open_device(fabric, 1), b = open_device(fabric, 2);
   Endpoint left(*a), right(*b);
   QueuePair& early = left.add_queue_pair();
   QueuePair& late = right.add_queue_pair();
@@ -90,8 +90,8 @@ TEST(ShmChannels, MessageSentBeforeThePeerConnectsWaitsForIt) {
 }
 
 TEST(ShmChannels, QueuePairThatNeverConnectedIsMissed) {
-  FabricDirectory directory;
-  auto a = open_device(directory, 1), b = open_device(directory, 2);
+  TestFabric fabric;
+  auto a = open_device(fabric, 1), b = open_device(fabric, 2);
   Endpoint left(*a), right(*b);
   QueuePair& early = left.add_queue_pair();
   ASSERT_TRUE(early.connect(right.address_of(right.add_queue_pair())));
@@ -105,8 +105,8 @@ TEST(ShmChannels, QueuePairThatNeverConnectedIsMissed) {
 
 TEST(ShmChannels, SimultaneousConnectsMeet) {
   for (int round = 0; round < 100; ++round) {
-    FabricDirectory directory;
-    auto a = open_device(directory, 1), b = open_device(directory, 2);
+    TestFabric fabric;
+    auto a = open_device(fabric, 1), b = open_device(fabric, 2);
     Endpoint left(*a, 16), right(*b, 16);
     QueuePair& one = left.add_queue_pair();
     QueuePair& two = right.add_queue_pair();
@@ -126,8 +126,8 @@ TEST(ShmChannels, SimultaneousConnectsMeet) {
 }
 
 TEST(ShmChannels, ReconnectsToASuccessorOfTheSameName) {
-  FabricDirectory directory;
-  auto a = open_device(directory, 1), b = open_device(directory, 2);
+  TestFabric fabric;
+  auto a = open_device(fabric, 1), b = open_device(fabric, 2);
   Endpoint left(*a);
   auto right = std::make_unique<Endpoint>(*b);
   ASSERT_TRUE(left.post_receives(8));
@@ -142,7 +142,7 @@ TEST(ShmChannels, ReconnectsToASuccessorOfTheSameName) {
     ASSERT_TRUE(post(two, send_request(pattern(77, 1))));
     right.reset();
     b.reset();
-    b = open_device(directory, 2);
+    b = open_device(fabric, 2);
     right = std::make_unique<Endpoint>(*b);
     ASSERT_TRUE(run_until([&] { return left.has_fatal(one); }, left, *right));
     ASSERT_EQ(left.received.size(), static_cast<std::size_t>(life) + 1);
@@ -150,9 +150,9 @@ TEST(ShmChannels, ReconnectsToASuccessorOfTheSameName) {
   }
 }
 
-TEST(ShmChannels, AnnouncementsBeyondTheSocketsRoomArriveBeforeTheMessageAfterThem) {
-  FabricDirectory directory;
-  auto a = open_device(directory, 1), b = open_device(directory, 2);
+TEST(ShmChannels, ManyAnnouncementsArriveBeforeTheMessageAfterThem) {
+  TestFabric fabric;
+  auto a = open_device(fabric, 1), b = open_device(fabric, 2);
   Endpoint left(*a), right(*b);
   ASSERT_TRUE(right.post_receives(8));
   std::vector<std::unique_ptr<RegisteredBuffer>> buffers;
@@ -178,8 +178,8 @@ TEST(ShmChannels, AnnouncementsBeyondTheSocketsRoomArriveBeforeTheMessageAfterTh
 }
 
 TEST(ShmChannels, IdleChannelStillWakes) {
-  FabricDirectory directory;
-  auto a = open_device(directory, 1), b = open_device(directory, 2);
+  TestFabric fabric;
+  auto a = open_device(fabric, 1), b = open_device(fabric, 2);
   Endpoint left(*a), right(*b);
   QueuePair& one = left.add_queue_pair();
   QueuePair& two = right.add_queue_pair();

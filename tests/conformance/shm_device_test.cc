@@ -1,11 +1,7 @@
-// Opening the shared-memory device: its directory, the files that it leaves there, and its limits.
+// Opening the shared-memory device: its ports, whom it reaches, and its limits.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
 #include "conformance/endpoint.h"
 #include "conformance/shm_device_pair.h"
@@ -14,11 +10,9 @@
 namespace fairlead::rdma::shm {
 namespace {
 
-namespace fs = std::filesystem;
-
 TEST(ShmDevice, TellsItsPortsAndGids) {
-  FabricDirectory directory;
-  auto device = open_device(directory, 7, 2);
+  TestFabric fabric;
+  auto device = open_device(fabric, 7, 2);
   ASSERT_TRUE(device);
   ASSERT_EQ(device->ports().size(), 2u);
   for (const Port& port : device->ports()) {
@@ -32,9 +26,9 @@ TEST(ShmDevice, TellsItsPortsAndGids) {
   EXPECT_EQ(device->name(), "shm0");
 }
 
-TEST(ShmDevice, DevicesOfOneDirectoryShareAFabric) {
-  FabricDirectory directory, elsewhere;
-  auto one = open_device(directory, 1), two = open_device(directory, 2);
+TEST(ShmDevice, ReachesDevicesOfItsFabric) {
+  TestFabric fabric, elsewhere;
+  auto one = open_device(fabric, 1), two = open_device(fabric, 2);
   auto other = open_device(elsewhere, 3);
   EXPECT_EQ(one->fabric(), two->fabric());
   EXPECT_NE(one->fabric(), other->fabric());
@@ -46,74 +40,9 @@ TEST(ShmDevice, DevicesOfOneDirectoryShareAFabric) {
   EXPECT_FALSE(one->reachable(ShmDevice::gid_of(one->fabric(), PortNumber(1), peer_id(2))));
 }
 
-TEST(ShmDevice, LeavesNothingBehindButTheIdentity) {
-  FabricDirectory directory;
-  FabricId fabric;
-  {
-    auto one = open_device(directory, 1), two = open_device(directory, 2);
-    fabric = one->fabric();
-  }
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory.path()))
-    names.push_back(entry.path().filename());
-  EXPECT_EQ(names, std::vector<std::string>{"fabric"});
-  EXPECT_EQ(open_device(directory, 3)->fabric(), fabric);
-}
-
-TEST(ShmDevice, RefusesWhatCannotBeOpened) {
-  FabricDirectory directory;
-  auto code = [&](const ShmOptions& options) {
-    auto device = ShmDevice::open(options);
-    return device ? std::optional<Errc>() : device.error().code;
-  };
-  const std::string& path = directory.path();
-  EXPECT_EQ(code({.directory = path}), Errc::kUnsupported);
-  EXPECT_EQ(code({.directory = path, .peer_id = peer_id(1), .ports = 0}), Errc::kUnsupported);
-  EXPECT_EQ(code({.directory = path, .peer_id = peer_id(1), .ports = kPortsMax + 1}),
-            Errc::kUnsupported);
-  EXPECT_EQ(code({.directory = path + std::string(100, 'x'), .peer_id = peer_id(1)}),
-            Errc::kUnsupported);
-  EXPECT_TRUE(code({.directory = "/proc/no/such", .peer_id = peer_id(1)}));
-  std::ofstream(path + "/file") << "x";
-  EXPECT_TRUE(code({.directory = path + "/file", .peer_id = peer_id(1)}));
-  auto first = open_device(directory, 1);
-  ASSERT_TRUE(first);
-  EXPECT_EQ(code({.directory = path, .peer_id = peer_id(1)}), Errc::kWrongState);
-  EXPECT_FALSE(code({.directory = path + "/made/on/demand", .peer_id = peer_id(1)}));
-}
-
-TEST(ShmDevice, DamagedIdentityIsAnError) {
-  FabricDirectory directory;
-  for (std::size_t size : {0u, 15u, 17u}) {
-    std::ofstream(directory.path() + "/fabric") << std::string(size, 'x');
-    auto device = ShmDevice::open({.directory = directory.path(), .peer_id = peer_id(1)});
-    ASSERT_FALSE(device);
-    EXPECT_EQ(device.error().code, Errc::kMalformed);
-  }
-}
-
-TEST(ShmDevice, SweepsSocketsOfTheDeadOnly) {
-  FabricDirectory directory;
-  auto living = open_device(directory, 1);
-  const std::string dead = directory.path() + "/00000000000000aa.sock";
-  const std::string stranger = directory.path() + "/something.sock";
-  for (const std::string& path : {dead, stranger}) {
-    FileDescriptor fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path.data(), path.size());
-    ASSERT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  }
-  auto other = open_device(directory, 2);
-  EXPECT_FALSE(fs::exists(dead));
-  EXPECT_TRUE(fs::exists(stranger));
-  EXPECT_TRUE(living->reachable(other->ports()[0].gid));
-  EXPECT_TRUE(other->reachable(living->ports()[0].gid));
-}
-
 TEST(ShmDevice, LimitsAreErrorsNotCrashes) {
-  FabricDirectory directory;
-  auto device = open_device(directory, 1);
+  TestFabric fabric;
+  auto device = open_device(fabric, 1);
   Endpoint end(*device, 16);
   const QueuePairOptions options{
       .domain = &end.domain(), .receive_queue = &end.receive_queue(), .send_requests = 4};

@@ -65,8 +65,8 @@ class ShmGrowth : public testing::Test {
     return to.received.size() > before;
   }
 
-  FabricDirectory directory_;
-  std::unique_ptr<ShmDevice> a_ = open_device(directory_, 1), b_ = open_device(directory_, 2);
+  TestFabric fabric_;
+  std::unique_ptr<ShmDevice> a_ = open_device(fabric_, 1), b_ = open_device(fabric_, 2);
   Endpoint left_{*a_}, right_{*b_};
 };
 
@@ -132,7 +132,7 @@ TEST_F(ShmGrowth, AWatchThatIsRefusedCostsTheNewChannelOnly) {
   Group ours(left_, 4096), theirs(right_, 4096);
   ASSERT_TRUE(connect(ours, left_, theirs, right_));
   ASSERT_TRUE(works(*ours.queue_pair, right_));
-  auto c = open_device(directory_, 3);
+  auto c = open_device(fabric_, 3);
   Endpoint third(*c);
   ASSERT_TRUE(third.post_receives(16));
   watcher.refuses = true;

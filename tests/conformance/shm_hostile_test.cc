@@ -172,7 +172,7 @@ TEST_F(ShmHostile, WhoSpeaksForTheOtherEndOfAnotherIsRefused) {
   fake_->open_channel(peer_id(1));
   facing_ = &victim_->add_queue_pair();
   ASSERT_TRUE(facing_->connect({.gid = fake_->gid(), .queue_pair = kFakeQp}));
-  FakePeer other(directory_, 10);
+  FakePeer other(fabric_, 10);
   other.open_channel(peer_id(1));
   for (FakePeer* peer : {&other, fake_.get()}) {
     peer->say({.kind = Kind::kQueuePairReady,

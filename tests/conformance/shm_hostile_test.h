@@ -29,17 +29,14 @@ class ShmHostile : public testing::Test {
   using Kind = ControlMessage::Kind;
 
   void SetUp() override {
-    device_ = open_device(directory_, 1, 1, true, std::chrono::milliseconds(300),
+    device_ = open_device(fabric_, 1, 1, true, std::chrono::milliseconds(300),
                           std::chrono::milliseconds(300));
-    honest_ = open_device(directory_, 2);
+    honest_ = open_device(fabric_, 2);
     ASSERT_TRUE(device_ && honest_);
     victim_ = std::make_unique<Endpoint>(*device_);
     friend_ = std::make_unique<Endpoint>(*honest_);
-    fake_ = std::make_unique<FakePeer>(directory_, 9);
-    // Devices that open connect to the others, to see whether they live. Threads close that.
-    const std::size_t before = open_descriptors();
+    fake_ = std::make_unique<FakePeer>(fabric_, 9);
     run();
-    EXPECT_TRUE(closed_down_to(before));
     ours_ = &victim_->add_queue_pair();
     theirs_ = &friend_->add_queue_pair();
     ASSERT_TRUE(theirs_->connect(victim_->address_of(*ours_)));
@@ -53,7 +50,6 @@ class ShmHostile : public testing::Test {
   // After every test the honest pair continues and the device can sleep.
   void TearDown() override {
     fake_->close_channel();
-    fake_->socket.reset();
     run();
     EXPECT_FALSE(victim_->has_fatal(*ours_));
     const std::size_t before = victim_->received.size();
@@ -71,6 +67,7 @@ class ShmHostile : public testing::Test {
     victim_->queue_pairs.clear();
     friend_->queue_pairs.clear();
     run();
+    fake_->close_channel();
     EXPECT_TRUE(closed_down_to(descriptors_));
   }
 
@@ -146,7 +143,7 @@ class ShmHostile : public testing::Test {
     EXPECT_FALSE(device_->poll_fault());
   }
 
-  FabricDirectory directory_;
+  TestFabric fabric_;
   std::unique_ptr<ShmDevice> device_, honest_;
   std::unique_ptr<Endpoint> victim_, friend_;
   std::unique_ptr<FakePeer> fake_;

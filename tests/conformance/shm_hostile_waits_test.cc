@@ -28,7 +28,7 @@ TEST_F(ShmHostile, TheWaitForAnnouncedMemoryWakesTheDevice) {
 }
 
 TEST_F(ShmHostile, ADeviceThatGrantsNoTimeDoesNotWaitForMemory) {
-  const auto hasty = open_device(directory_, 3, 1, true, Duration::zero());
+  const auto hasty = open_device(fabric_, 3, 1, true, Duration::zero());
   ASSERT_NE(hasty, nullptr);
   Endpoint end(*hasty);
   fake_->open_channel(peer_id(3));

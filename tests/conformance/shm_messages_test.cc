@@ -105,7 +105,7 @@ TEST_F(ShmMessages, ChannelsThatGotNoTurnAreFirstInTheNext) {
   raise_descriptor_limit();
   std::vector<std::unique_ptr<FakePeer>> peers;
   for (std::size_t i = 0; i < kPeers; ++i) {
-    peers.push_back(std::make_unique<FakePeer>(directory_, static_cast<std::uint8_t>(20 + i)));
+    peers.push_back(std::make_unique<FakePeer>(fabric_, static_cast<std::uint8_t>(20 + i)));
     peers.back()->open_channel(peer_id(1));
     QueuePair& faced = victim_->add_queue_pair();
     ASSERT_TRUE(faced.connect({.gid = peers.back()->gid(), .queue_pair = kFakeQp}));

@@ -52,7 +52,7 @@ class ShmPairing : public ShmHostile {
     fake_->open_channel(peer_id(1));
     facing_ = &victim_->add_queue_pair();
     ASSERT_TRUE(facing_->connect(end_of_fake()));
-    second_ = std::make_unique<FakePeer>(directory_, 10);
+    second_ = std::make_unique<FakePeer>(fabric_, 10);
     second_->open_channel_as(peer_id(1), peer_id(9));
     say(*second_, Kind::kQueuePairReady, *facing_);
     run();
@@ -68,7 +68,7 @@ class ShmPairing : public ShmHostile {
 TEST_F(ShmPairing, AGidOfAnotherFabricIsOfNobodyHere) {
   fake_->open_channel(peer_id(1));
   run();
-  FabricDirectory elsewhere;
+  TestFabric elsewhere;
   const auto foreign = open_device(elsewhere, 3);
   facing_ = &victim_->add_queue_pair();
   const Gid same_peer = gid_of(foreign->fabric(), PortNumber(1), peer_id(9));
@@ -78,7 +78,7 @@ TEST_F(ShmPairing, AGidOfAnotherFabricIsOfNobodyHere) {
 }
 
 TEST_F(ShmPairing, WhoAnnouncedItselfIsForgottenIfTheQueuePairIsConnectedToAnother) {
-  FakePeer other(directory_, 10);
+  FakePeer other(fabric_, 10);
   other.open_channel(peer_id(1));
   fake_->open_channel(peer_id(1));
   const struct {
@@ -97,7 +97,7 @@ TEST_F(ShmPairing, WhoAnnouncedItselfIsForgottenIfTheQueuePairIsConnectedToAnoth
 }
 
 TEST_F(ShmPairing, WhoAnnouncedItselfIsKeptWhateverAnotherOfThatNumberSays) {
-  FakePeer other(directory_, 10);
+  FakePeer other(fabric_, 10);
   other.open_channel(peer_id(1));
   fake_->open_channel(peer_id(1));
   facing_ = &victim_->add_queue_pair();
@@ -152,7 +152,7 @@ TEST_F(ShmPairing, TheEndOfTheChannelFromThePeerIsTheEnd) {
 
 TEST_F(ShmPairing, ThePeerLeavesOnOneOfTheTwoChannelsOnly) {
   face_on_two_channels();
-  FakePeer third(directory_, 11);
+  FakePeer third(fabric_, 11);
   third.open_channel_as(peer_id(1), peer_id(9));
   say(third, Kind::kQueuePairGone, *facing_);
   run();
@@ -288,7 +288,7 @@ class ShmOwnDevice : public ShmHostile {
     ShmHostile::TearDown();
   }
   void open(bool addressable) {
-    own_ = open_device(directory_, 3, 1, addressable, std::chrono::hours(1));
+    own_ = open_device(fabric_, 3, 1, addressable, std::chrono::hours(1));
     ASSERT_NE(own_, nullptr);
     end_ = std::make_unique<Endpoint>(*own_);
     fake_->open_channel(peer_id(3));

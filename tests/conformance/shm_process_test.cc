@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "conformance/endpoint.h"
-#include "conformance/shm_device_pair.h"
+#include "conformance/shm_broker.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -43,11 +43,12 @@ class ShmProcess : public testing::Test {
   void start(const std::function<void(Endpoint&, QueuePair&)>& live) {
     to_child_ = Pipe();
     from_child_ = Pipe();
+    broker_.stop();  // a child would not have its thread
     child_ = ::fork();
     ASSERT_GE(child_, 0);
     if (child_ == 0) {
       ::alarm(60);  // should the parent fail
-      auto device = open_device(directory_, 2);
+      auto device = open_device(broker_, 2);
       Endpoint end(*device);
       QueuePair& queue_pair = end.add_queue_pair();
       if (!end.post_receives(64)) std::abort();
@@ -56,13 +57,15 @@ class ShmProcess : public testing::Test {
       const Gid ours = ShmDevice::gid_of(device->fabric(), port.number, peer_id(1));
       const QpNumber number(to_child_.get().value());
       if (!queue_pair.connect({.gid = ours, .queue_pair = number})) std::abort();
+      if (!run_until(end, [&] { return queue_pair.send_room() != 0; })) std::abort();
       from_child_.put(1);
       live(end, queue_pair);
       ::_exit(0);
     }
+    broker_.start();
     // Otherwise an early end of the child would not be noticed.
     from_child_.write_end.reset();
-    device_ = open_device(directory_, 1);
+    device_ = open_device(broker_, 1);
     ASSERT_TRUE(device_);
     end_ = std::make_unique<Endpoint>(*device_);
     ASSERT_TRUE(end_->post_receives(64));
@@ -70,9 +73,10 @@ class ShmProcess : public testing::Test {
     const auto number = from_child_.get();
     ASSERT_TRUE(number);
     to_child_.put(queue_pair_->number().value);
-    ASSERT_TRUE(from_child_.get());
     const Gid theirs = ShmDevice::gid_of(device_->fabric(), PortNumber(1), peer_id(2));
     ASSERT_TRUE(queue_pair_->connect({.gid = theirs, .queue_pair = QpNumber(*number)}));
+    ASSERT_TRUE(run_until([&] { return queue_pair_->send_room() != 0; }));
+    ASSERT_TRUE(from_child_.get());
   }
 
   void reap() {
@@ -82,18 +86,19 @@ class ShmProcess : public testing::Test {
   }
 
   // Sleeps as an event loop does.
-  bool run_until(const std::function<bool()>& done) {
+  static bool run_until(Endpoint& end, const std::function<bool()>& done) {
     for (int turns = 0; turns < 1000000; ++turns) {
       if (done()) return true;
-      if (end_->turn() || !device_->arm()) continue;
-      const int woken = end_->watcher().wait(*device_, 5000);
-      device_->disarm();
+      if (end.turn() || !end.device().arm()) continue;
+      const int woken = end.watcher().wait(end.device(), 5000);
+      end.device().disarm();
       if (woken == 0) return done();
     }
     return done();
   }
+  bool run_until(const std::function<bool()>& done) { return run_until(*end_, done); }
 
-  FabricDirectory directory_;
+  BrokerThread broker_;
   Pipe to_child_, from_child_;
   pid_t child_ = -1;
   std::unique_ptr<ShmDevice> device_;

@@ -91,17 +91,16 @@ class Tutorial(unittest.TestCase):
         self.environment["PATH"] = f"{BUILD}/proxy:{BUILD}/proxy/ctl:{PATH}"
 
     def start_all(self):
-        """The first three commands of the page; returns the two that follow."""
+        """The first four commands of the page; returns the two that follow."""
         self.assertEqual(set(files()), {"server.yaml", "client.yaml"})
         *background, ping, why = documented.commands("docs/tutorial.md", "2. Two proxies by hand")
-        self.assertEqual([line[-2:] for line in background], [" &"] * 3)
+        self.assertEqual([line[-2:] for line in background], [" &"] * 4)
         for number, line in enumerate(background):
             with open(self.folder / f"{number}.log", "wb") as log:
                 self.start([*self.inside, "exec " + line.removesuffix("&")], stdout=log, stderr=log)
-        wait_until(lambda: "event=ready" in (self.folder / "1.log").read_text()
-                   and "event=ready" in (self.folder / "2.log").read_text()
+        wait_until(lambda: all("event=ready" in (self.folder / f"{proxy}.log").read_text() for proxy in (2, 3))
                    and self.run_line("redis-cli -p 6379 ping").returncode == 0, "Redis and both proxies", 30)
-        without = re.search(r"event=no_option_program what=(.*?) hint=", (self.folder / "2.log").read_text())
+        without = re.search(r"event=no_option_program what=(.*?) hint=", (self.folder / "3.log").read_text())
         if without:
             self.skipTest(f"this machine permits no option program: {without[1]}")
         return [ping, why]

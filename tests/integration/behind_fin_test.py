@@ -25,7 +25,7 @@ FRAMES = {"smc": {"defer_bytes": "64KiB"}}
 # Options of the client's proxy and of the server's; None: there is no proxy on that side.
 MODES = {
     "once": ({}, {}),
-    "staged": ({"devices": {"shm": {"addressable": False}}}, {"devices": {"shm": {"addressable": False}}}),
+    "staged": ({"other_devices": {"staged": True}}, {"other_devices": {"staged": True}}),
     "default": (FRAMES, FRAMES),
     "declined": ({"smc": {"ueids": ["ONE"]}}, {"smc": {"ueids": ["TWO"]}}),
     "declined behind frames": ({"smc": {"ueids": ["ONE"], "defer_bytes": "64KiB"}},

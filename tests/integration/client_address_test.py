@@ -366,8 +366,6 @@ class ClientAddress(Pods):
             }
             }""")
         os.chmod(self.folder, 0o777)
-        (self.folder / "shm").mkdir()
-        os.chmod(self.folder / "shm", 0o777)
         config = [listener("in", "inbound", listen="0.0.0.0:4543", mode="redirect")]
         # The proxy's user may have no access to the source tree.
         binaries = self.folder / "bin"

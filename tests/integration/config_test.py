@@ -56,7 +56,7 @@ class Configuration(unittest.TestCase):
                 "buffers: {size: 100KiB}\n": ["buffers.size", "16KiB"],
                 "fallback: maybe\n": ["fallback", "allow", "deny"],
                 "log: {level: loud}\n": ["log.level", "debug", "error"],
-                "devices: {shm: {directory: relative/path}}\n": ["devices.shm.directory"],
+                "devices: {shm: {broker: no-at}}\n": ["devices.shm.broker"],
                 "limits: {connections: 0}\n": ["limits.connections", "1000000"]}.items():
             with self.subTest(text):
                 self.assert_refused(self.run_with(base + text), *words, line=line)

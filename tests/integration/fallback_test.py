@@ -1,13 +1,11 @@
 """If SMC-R is not possible, the same connection uses TCP. The exact reason is counted and reported, and no
 byte is lost."""
-import os
-import shutil
 import signal
 import socket
-import unittest
 
 import peers
 from harness import ProxyTest, amount, listener, main, wait_until
+from node_broker import NodeBroker
 
 
 class Fallback(ProxyTest):
@@ -61,10 +59,11 @@ class Fallback(ProxyTest):
         self.talk()
         self.assert_smcr()
 
-    def test_different_directories(self):
-        other = self.folder / "other"
-        other.mkdir()
-        self.start_pair(self.server.address, server={"devices": {"shm": {"directory": str(other)}}})
+    def test_proxies_of_different_brokers(self):
+        other = NodeBroker()
+        self.addCleanup(other.stop)
+        self.start_pair(self.server.address, server=other.settings())
+        self.inbound.wait_broker()
         self.check(self.inbound, "no_rdma_device")
         self.wait_fallback(self.outbound, "no_rdma_device", "peer")
 
@@ -185,36 +184,6 @@ class Fallback(ProxyTest):
         self.assertEqual(self.server.results(), [(sent, got)])
         self.wait_fallback(self.outbound, "peer_not_injected")
         self.wait_idle()
-
-    def test_unwritable_directory(self):
-        """The proxy has no device then, but serves connections."""
-        if os.geteuid() != 0:
-            raise unittest.SkipTest("needs root to make a folder that the proxy cannot use")
-        blocked = self.folder / "blocked"
-        blocked.write_text("a file, no folder")
-        self.start_pair(self.server.address,
-                        server={"devices": {"shm": {"directory": str(blocked)}}})
-        self.talk()
-        wait_until(lambda: self.inbound.metrics().fallbacks(), "the fallback")
-        (reason, side), = self.inbound.metrics().fallbacks()
-        self.assertEqual(side, "local")
-        self.assertEqual(reason, "no_rdma_device")
-        self.assertIn("no_shm_device", self.inbound.log())
-
-    def test_directory_without_rights(self):
-        """The hint is about the directory, not about RNICs."""
-        if os.geteuid() != 0 or shutil.which("setpriv") is None:
-            raise unittest.SkipTest("needs root and setpriv to start a proxy that may not override permissions")
-        locked = self.folder / "locked"
-        locked.mkdir(mode=0o555)
-        self.inbound = self.start("in", [listener("in", "inbound", self.server.address)],
-                                  {"devices": {"shm": {"directory": str(locked)}}},
-                                  wrapper=["setpriv", "--bounding-set", "-dac_override"])
-        self.outbound = self.start("out", [listener("out", "outbound", self.inbound.address("in"))])
-        self.entry = self.outbound.address("out")
-        self.talk()
-        self.wait_fallback(self.inbound, "shm_open_eperm")
-        self.assertRegex(self.inbound.log(), r'event=fallback .*reason=shm_open_eperm .*hint="make devices.shm.directory')
 
 
 class Draining(ProxyTest):

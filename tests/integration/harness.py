@@ -26,6 +26,7 @@ from pathlib import Path
 
 import confined
 from metrics import Metrics
+from node_broker import NodeBroker
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
@@ -34,7 +35,7 @@ from suite import SLOWNESS, main, seconds, wait_until  # pylint: disable=wrong-i
 # Configurations in which each test of streams runs.
 VARIANTS = {
     "direct": {},  # from the socket into the peer's memory
-    "staged": {"devices": {"shm": {"addressable": False}}},  # through a send ring, as with an RNIC
+    "staged": {"other_devices": {"staged": True}},  # through a send ring, as with an RNIC
     "workers": {"concurrency": 2},
     "tcp": {"smc": {"enabled": False}},  # the fallback
     "version1": {"smc": {"version": 1}},
@@ -46,6 +47,7 @@ VARIANTS = {
 }
 VARIANT = os.environ.get("FAIRLEAD_VARIANT", "direct")
 CONFINEMENT = [sys.executable, "-B", confined.__file__, "--kill", "--add=bpf", confined.PROFILE] if VARIANT == "confined" else ()
+WAITS = re.compile("no broker has connected|the broker has not answered")  # BrokerConnector::error_text()
 CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")
 LOG_CHARACTERS_SHOWN = int(os.environ.get("FAIRLEAD_LOG_CHARACTERS", "8000"))
 
@@ -87,12 +89,17 @@ class Proxy:
 
     def __init__(self, folder, name, config, environment=None, wrapper=(), limits=(), flags=()):
         self.name = name
-        self.config = config
+        self.config = dict(config)
+        program = programs() / "fairlead-proxy"
+        if other := self.config.pop("other_devices", None):
+            program = programs().parent / "tests/integration/other_devices_proxy"
+            words = [f"{word}={value}" for word, value in other.items()]
+            environment = {**(environment or {}), "OTHER_DEVICES": " ".join(words)}
         # A restarted proxy has a new log.
         count = len(list(Path(folder).glob(f"{name}.*.log")))
         self.log_path = Path(folder) / f"{name}.{count}.log"
         self.config_path = Path(folder) / f"{name}.yaml"
-        self.config_path.write_text(json.dumps(config, indent=1))  # JSON is YAML
+        self.config_path.write_text(json.dumps(self.config, indent=1))  # JSON is YAML
         self.expected_exit = 0
         self.addresses = {}
 
@@ -102,7 +109,7 @@ class Proxy:
 
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [*wrapper, *CONFINEMENT, programs() / "fairlead-proxy", "-c", self.config_path, *flags],
+                [*wrapper, *CONFINEMENT, program, "-c", self.config_path, *flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env={**os.environ, **(environment or {})}, preexec_fn=before_exec)
 
@@ -125,6 +132,15 @@ class Proxy:
         self.admin = next((place for place in places if not place.startswith(("unix:", "@"))), None)
         self.socket = next((place for place in places if place.startswith("unix:")), None)
         return self
+
+    def wait_broker(self):
+        """Until the broker has found the devices of all workers."""
+        if self.socket is None:  # it is not in the file system, and may be in another network namespace
+            return
+        def found():
+            rows = [row for row in self.get_json("/devices")["devices"] if row["kind"] == "shm"]
+            return len(rows) >= self.config["concurrency"] and not any(WAITS.search(row["detail"]) for row in rows)
+        wait_until(found, f"the broker to find {self.name}", 20)
 
     def address(self, listener):
         host, port = self.addresses[listener].rsplit(":", 1)
@@ -226,6 +242,7 @@ class ProxyTest(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix="fairlead-"))
         os.chmod(self.folder, 0o755)
         self.proxies = []
+        self.broker = None  # the node's, from the first proxy on
         self.addCleanup(self._end)
 
     def _has_failed(self):
@@ -236,6 +253,8 @@ class ProxyTest(unittest.TestCase):
     def _end(self):
         # Outbound proxies were started last and stop first, so that they notify their peers.
         problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
+        if self.broker is not None:
+            self.broker.stop()
         if problems or self._has_failed() or os.environ.get("FAIRLEAD_SHOW_LOGS"):
             for proxy in self.proxies:
                 print(f"--- {self.id()}: log of {proxy.name}\n{proxy.log()[-LOG_CHARACTERS_SHOWN:]}",
@@ -249,7 +268,6 @@ class ProxyTest(unittest.TestCase):
         place.mkdir(exist_ok=True)
         place.chmod(0o777)
         return {"concurrency": 1, "listeners": listeners,
-                "devices": {"shm": {"directory": str(self.folder / "shm")}},
                 "admin": {"listen": "127.0.0.1:0", "socket": str(place / f"{name}.{len(self.proxies)}.sock")},
                 "drain": {"timeout": "2s"},
                 # Their timers must not expire because other programs use the processors.
@@ -259,15 +277,18 @@ class ProxyTest(unittest.TestCase):
 
     def start(self, name, listeners, options=None, **how):
         """Starts a proxy; `options` change its configuration, `how` goes to Proxy."""
-        (self.folder / "shm").mkdir(exist_ok=True)
-        config = self.base_config(listeners, name)
+        if self.broker is None:
+            self.broker = NodeBroker()
+        config = merge(self.base_config(listeners, name), self.broker.settings())
         for changes in (VARIANTS[VARIANT], self.options, options or {}):
             config = merge(config, changes)
-        if config["devices"]["shm"].get("directory") is None:
-            del config["devices"]["shm"]["directory"]
         proxy = Proxy(self.folder, name, config, **how)
         self.proxies.append(proxy)
-        return proxy.wait_ready()
+        proxy.wait_ready()
+        shm = config["devices"]["shm"]
+        if config["smc"].get("enabled", True) and shm.get("enabled", True) and shm["broker"] == self.broker.name:
+            proxy.wait_broker()
+        return proxy
 
     def start_pair(self, application, client=None, server=None):
         """Two proxies in a row towards `application`; self.entry is the address to connect to."""

@@ -2,8 +2,8 @@
 from harness import wait_until
 
 # Two links are the default then.
-TWO_PORTS = {"devices": {"shm": {"ports": 2}}}
-THREE_PORTS = {"devices": {"shm": {"ports": 3}}, "smc": {"max_links": 3}}
+TWO_PORTS = {"other_devices": {"ports": 2}}
+THREE_PORTS = {"other_devices": {"ports": 3}, "smc": {"max_links": 3}}
 
 
 def take_port(proxy, port, state):

@@ -235,7 +235,7 @@ class Soak(ProxyTest):
     def test_every_byte_arrives_whatever_happens_to_ports_and_applications(self):
         server = peers.Server(serve)
         self.addCleanup(server.close)
-        self.start_pair(server.address, {"devices": {"shm": {"addressable": False}}})
+        self.start_pair(server.address, {"other_devices": {"staged": True}})
         self.wait_for_all_groups()
         wait_symmetric(*self.proxies)
         self.began = shown = time.monotonic()

@@ -170,7 +170,7 @@ class Standing(ProxyTest):
         self.assertGreaterEqual(self.inbound.metrics().connections("smcr"), STANDING)
 
     def test_over_smcr_with_send_rings(self):
-        self.outlast_crowd_through_both({"devices": {"shm": {"addressable": False}}})
+        self.outlast_crowd_through_both({"other_devices": {"staged": True}})
         self.assertGreaterEqual(self.inbound.metrics().connections("smcr"), STANDING)
 
 

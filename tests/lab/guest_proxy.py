@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "tests/integration"))
 from metrics import Metrics  # noqa: E402  lives beside the other tests of programs
 
 PROXY = BUILD / "proxy/fairlead-proxy"
+OTHER_DEVICES_PROXY = BUILD / "tests/integration/other_devices_proxy"
 ATTACH = BUILD / "tests/lab/option_attach"
 UID = 2201
 CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")
@@ -44,12 +45,14 @@ class GuestProxy:
         for key, value in (options or {}).items():
             both = isinstance(value, dict) and isinstance(config.get(key), dict)
             config[key] = {**config[key], **value} if both else value
+        other = config.pop("other_devices", None)
+        program = ["/usr/bin/env", f"OTHER_DEVICES={other}", OTHER_DEVICES_PROXY] if other else [PROXY]
         path = node.folder / f"{name}.yaml"
         path.write_text(json.dumps(config, indent=1))  # JSON is YAML
         self.log_path = node.folder / f"{name}.log"
         self.log_path.unlink(missing_ok=True)
         self.expected_exit = 0
-        self.process = node.start([PROXY, "-c", f"/tmp/results/{path.name}"], uid=UID,
+        self.process = node.start([*program, "-c", f"/tmp/results/{path.name}"], uid=UID,
                                   cgroup="fairlead", log=self.log_path.name,
                                   **({"netns": netns} if netns else {}), **how)
         wait_until(lambda: not self.process.running or " event=ready " in self.log(),

@@ -20,12 +20,12 @@ GAP_SECONDS_MAX = 60  # without data; emulated processors take their time
 class Pair:
     """Two sides with two RNICs each, applications beside them: two proxies, or one and the kernel."""
 
-    def __init__(self, stage, role, verbs=None):
+    def __init__(self, stage, role, devices=None):
         """`role`: "proxies", or the role of the proxy on a: "client" or "server". `verbs`: further options of
         RNICs."""
         self.stage, self.role = stage, role
         options = rnics.options()
-        options["devices"]["verbs"].update(verbs or {})
+        options["other_devices"] = devices
         self.how = {}
         self.client, self.address = stage.a, "127.0.0.1"
         if role == "proxies":
@@ -176,12 +176,12 @@ def two_links(stage, role):
 @all_roles
 def two_links_with_own_receive_queues(stage, role):
     """the same, with a receive queue for each link"""
-    lose_each(stage, role, {"shared_receive_queues": False})
+    lose_each(stage, role, "own_queues")
 
 
-def lose_each(stage, role, verbs=None):
+def lose_each(stage, role, devices=None):
     with rnics.in_use(stage):
-        pair = Pair(stage, role, verbs)
+        pair = Pair(stage, role, devices)
         load = Load(pair)
         pair.wait_links("symmetric")
         for node in (stage.a, stage.b):

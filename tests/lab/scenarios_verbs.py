@@ -22,7 +22,7 @@ def verbs_conformance(stage):
     expect("[  PASSED  ]" in output and "no RDMA device" not in output, output[-1500:])
 
 
-OWN_QUEUES = {"devices": {"verbs": {"shared_receive_queues": False}}}
+OWN_QUEUES = {"other_devices": "own_queues"}
 
 
 @both

@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path[1:1] = [str(Path(__file__).parents[1] / "integration"), str(Path(__file__).parents[1])]
 
 from harness import Proxy, listener, programs  # pylint: disable=wrong-import-position,unused-import
+from node_broker import NodeBroker  # pylint: disable=wrong-import-position
 
 OUTBOUND_GROUP, INBOUND_GROUP = 2201, 2202
 OUTBOUND_PORT, INBOUND_PORT = 4540, 4543
@@ -95,6 +96,7 @@ class Place:
         self.transport, self.memory = transport, memory
         self.folder = Path(tempfile.mkdtemp(prefix="fairlead-suite-"))
         os.chmod(self.folder, 0o755)
+        self.broker = None
         self.proxies = []
         self.problems = []
 
@@ -102,7 +104,7 @@ class Place:
         listeners = [listener(f"{name}4", direction, listen=f"127.0.0.1:{port}", mode="redirect"),
                      listener(f"{name}6", direction, listen=f"[::1]:{port}", mode="redirect")]
         config = {"concurrency": 1, "listeners": listeners,
-                  "devices": {"shm": {"directory": str(self.folder / "shm")}},
+                  **self.broker.settings(),
                   "admin": {"listen": "", "socket": str(self.folder / f"{name}.sock")}, "drain": {"timeout": "2s"},
                   # Their timers must not expire because other programs use the processors.
                   "smc": {"enabled": self.transport != "tcp", "handshake_timeout": "60s",
@@ -112,12 +114,13 @@ class Place:
         proxy = Proxy(self.folder, name, config,
                       wrapper=["setpriv", "--regid", str(group), "--clear-groups", "--"])
         self.proxies.append(proxy)
-        return proxy.wait_ready()
+        proxy.wait_ready()
+        if self.transport != "tcp":
+            proxy.wait_broker()
 
     def __enter__(self):
         if self.transport != "direct":
-            (self.folder / "shm").mkdir()
-            os.chmod(self.folder / "shm", 0o777)
+            self.broker = NodeBroker()
             try:
                 self._start("in", "inbound", INBOUND_GROUP, INBOUND_PORT)
                 self._start("out", "outbound", OUTBOUND_GROUP, OUTBOUND_PORT)
@@ -130,6 +133,8 @@ class Place:
     def _end(self):
         subprocess.run(["nft", "delete", "table", "inet", "fairlead"], capture_output=True, check=False)
         self.problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
+        if self.broker is not None:
+            self.broker.stop()
         for proxy in self.proxies if self.problems else []:
             print(f"--- log of {proxy.name}\n{proxy.log()[-8000:]}", flush=True)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -55,7 +55,7 @@ AgentPods::~AgentPods() = default;
 
 Outcome<std::unique_ptr<AgentPods>> AgentPods::create(const std::string& run_dir,
                                                       MakeDuties make_duties) {
-  auto watch = SMC_TRY(PodWatch::open(run_dir));
+  auto watch = SMC_TRY(PodWatch::of_states(run_dir));
   return std::unique_ptr<AgentPods>(
       new AgentPods(run_dir, std::move(watch), std::move(make_duties)));
 }

@@ -54,7 +54,9 @@ void PluginLog::relay(AgentMetrics& metrics) {
 
 void BrokerService::start(const std::string& run_dir, std::uint32_t sidecar_uid,
                           AgentMetrics& metrics) {
-  auto created = Broker::create({run_dir, sidecar_uid});
+  auto pods = PodWatch::of_states(run_dir);
+  auto created = pods ? Broker::create({run_dir, sidecar_uid}, std::move(*pods))
+                      : tl::unexpected(pods.error());
   if (!created) {
     LogEvent(LogLevel::kError, kLogger, "no_broker").field("what", created.error().message);
     return;

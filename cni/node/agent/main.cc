@@ -9,12 +9,14 @@
 
 #include "base/command_words.h"
 #include "base/linux/descriptors.h"
+#include "base/linux/unix_address.h"
 #include "base/log.h"
 #include "cni/node/agent/agent.h"
 #include "cni/node/agent/install.h"
 #include "cni/node/agent/inventory.h"
 #include "cni/node/agent/leave.h"
 #include "cni/node/agent/withdraw.h"
+#include "cni/node/broker/broker_command.h"
 #include "cni/state/garbage.h"
 
 namespace fairlead::cni::node {
@@ -35,6 +37,7 @@ struct Options {
   bool keeper = true;
   bool leave = false;
   WithdrawSettings withdrawal;
+  BrokerCommand broker;
 };
 
 int report(const PluginError& error) {
@@ -195,6 +198,33 @@ void add_withdrawal(CLI::App& command, WithdrawSettings& settings) {
                    "exit code 0 although some have been given up");
 }
 
+void add_broker(CLI::App& command, BrokerCommand& broker) {
+  command
+      .add_option("--netns-dir", broker.netns_dir,
+                  "folder with the network namespaces of other proxies, as /run/netns or "
+                  "/run/docker/netns; default: only the own one")
+      ->check(own_folder_trouble);
+  command.add_option("--run-dir", broker.run_dir, "folder for what the next broker has to know")
+      ->default_val("/run/fairlead-broker")
+      ->check(own_folder_trouble);
+  command.add_option("--uid", broker.sidecar_uid,
+                     "user of the proxies, others are ignored; default: any");
+  command
+      .add_option("--socket-name", broker.socket_name,
+                  "devices.shm.broker of the proxies, \"@NAME\"")
+      ->capture_default_str()
+      ->check([](const std::string& name) {
+        return name.size() > 1 && name[0] == '@' && UnixAddress::parse(name + "-63")
+                   ? std::string()
+                   : "--socket-name: " + shown_word(name) +
+                         " is not allowed; allowed: \"@\" and a name of at most 103 characters";
+      });
+  command.footer(
+      "Examples:\n"
+      "  fairlead-node broker\n"
+      "  fairlead-node broker --netns-dir /run/docker/netns --uid 2201");
+}
+
 // Entry and places must name the same folder.
 Outcome<OrderedJson> entry_of(const Options& options) {
   auto entry = make_entry(options.settings);
@@ -226,16 +256,20 @@ int run_withdrawal(const WithdrawSettings& settings) {
   return withdraw(*server, settings) || settings.best_effort ? 0 : kExitFailure;
 }
 
-int run_agent(const Options& options) {
+void prepare_to_stay() {
   raise_descriptor_limit();  // the broker has some for each pod
   make_room_for_descriptors(kDescriptors);
-  const LogQueue log_queue;
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+}
+
+int run_agent(const Options& options) {
+  prepare_to_stay();
+  const LogQueue log_queue;
   if (options.leave) {
     const auto left = leave_and_stay({options.places, options.listen, options.cluster});
     return left ? 0 : report(left.error());
@@ -248,6 +282,13 @@ int run_agent(const Options& options) {
   if (!agent) return report(agent.error());
   (*agent)->run();
   return 0;
+}
+
+int run_broker_alone(const Options& options) {
+  prepare_to_stay();
+  const LogQueue log_queue;
+  const auto ended = run_broker(options.broker);
+  return ended ? 0 : report(ended.error());
 }
 
 int run_collection(const Options& options) {
@@ -276,6 +317,8 @@ int dispatch(int argc, char** argv) {
       app.add_subcommand("withdraw", "have the DaemonSets take everything of it off their nodes");
   CLI::App* inventory = app.add_subcommand("inventory", "RDMA ports, GIDs and limits, as JSON");
   CLI::App* collect = app.add_subcommand("gc", "forget pods that went without a DEL");
+  CLI::App* broker =
+      app.add_subcommand("broker", "connect the proxies of network namespaces, without a cluster");
   add_plugin(*run, options);
   run->add_option("--listen", options.listen, "address of /metrics and probes; \"\" for none");
   run->add_option("--check-interval", options.check_seconds,
@@ -294,6 +337,7 @@ int dispatch(int argc, char** argv) {
   add_cgroups(*uninstall, options.cluster);
   add_withdrawal(*withdrawal, options.withdrawal);
   add_places(*collect, options);
+  add_broker(*broker, options.broker);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -303,6 +347,7 @@ int dispatch(int argc, char** argv) {
   if (*run) return run_agent(options);
   if (*install) return run_install(options);
   if (*uninstall) return run_uninstall(options);
+  if (*broker) return run_broker_alone(options);
   if (*withdrawal) return run_withdrawal(options.withdrawal);
   if (*inventory) {
     std::printf("%s\n", to_json(take_inventory()).dump(2).c_str());

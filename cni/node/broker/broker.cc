@@ -41,15 +41,15 @@ std::size_t descriptors_max() {
 
 }  // namespace
 
-Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings) {
-  auto pods = SMC_TRY(PodWatch::open(settings.run_dir));
+Outcome<std::unique_ptr<Broker>> Broker::create(BrokerSettings settings, PodWatch pods) {
   FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return failed("epoll");
   auto stop_event = EventDescriptor::create();
   if (!stop_event) return failed("eventfd");
   std::unique_ptr<Broker> made(
       new Broker(std::move(settings), std::move(pods), std::move(epoll), std::move(*stop_event)));
-  if (!made->devices_.watch(made->watch_.descriptor(), EPOLLIN) ||
+  const int changes = made->watch_.descriptor();
+  if ((changes >= 0 && !made->devices_.watch(changes, EPOLLIN)) ||
       !made->devices_.watch(made->stop_event_.get(), EPOLLIN))
     return failed("epoll");
   SMC_TRY(made->file_.take_over(made->book_));

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -30,7 +31,8 @@ inline constexpr int kRequestsPerTurn = 64;  // of one device, so that others ge
 
 struct BrokerSettings {
   std::string run_dir;
-  std::uint32_t sidecar_uid = 0;  // listeners of other users are ignored
+  // Listeners of other users are ignored; nothing: any user's is a proxy.
+  std::optional<std::uint32_t> sidecar_uid;
   std::string socket_name = broker::kSocketName;
   std::string cgroup_root = "/sys/fs/cgroup";
 };
@@ -41,7 +43,7 @@ class Broker {
   using Counts = BrokerCounts;
 
   // Errors: kState.
-  static Outcome<std::unique_ptr<Broker>> create(BrokerSettings settings);
+  static Outcome<std::unique_ptr<Broker>> create(BrokerSettings settings, PodWatch pods);
   ~Broker();
 
   // Runs until stop(). When the process ends, its sockets are closed and devices notice.

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "cni/state/garbage.h"
@@ -20,31 +22,62 @@ tl::unexpected<PluginError> failed(const std::string& what, int error_number) {
   return fail(Code::kState, to_string(system_error(what.c_str(), error_number)));
 }
 
-}  // namespace
-
-Outcome<PodWatch> PodWatch::open(const std::string& run_dir) {
-  const std::string all = attachments_dir(run_dir);
-  if (::mkdir(all.c_str(), 0700) != 0 && errno != EEXIST) return failed(all, errno);
+Outcome<FileDescriptor> watch_folder(const std::string& folder) {
   FileDescriptor inotify(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!inotify) return failed("inotify", errno);
-  if (::inotify_add_watch(inotify.get(), all.c_str(), kFolderEvents) < 0) return failed(all, errno);
-  return PodWatch(run_dir, std::move(inotify));
+  if (::inotify_add_watch(inotify.get(), folder.c_str(), kFolderEvents) < 0)
+    return failed(folder, errno);
+  return inotify;
+}
+
+WatchedPods pods_of_states(const std::string& run_dir, int inotify) {
+  WatchedPods pods;
+  for (const std::string& container : known_containers(run_dir)) {
+    // A folder's state is written after the folder is created, and the watch is set before the
+    // state is read. Setting a watch twice has no effect; it ends with the folder.
+    const std::string folder = attachments_dir(run_dir) + "/" + container;
+    (void)::inotify_add_watch(inotify, folder.c_str(), IN_MOVED_TO | IN_ONLYDIR);
+    const auto state = peek_state(run_dir, container);
+    if (state && lives(*state)) pods[container] = {state->netns, state->identity};
+  }
+  return pods;
+}
+
+// A file that is no namespace yet has no identity, so that it is entered in vain and tried again.
+WatchedPods pods_of_namespaces(const std::string& folder) {
+  WatchedPods pods;
+  const auto add = [&pods](const std::string& path) {
+    const auto netns = Netns::open(path);
+    pods[path] = {path, netns ? netns->identity() : NetnsIdentity{}};
+  };
+  add("/proc/self/ns/net");
+  std::error_code ignored;
+  if (folder.empty()) return pods;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    add(entry.path().string());
+  return pods;
+}
+
+}  // namespace
+
+Outcome<PodWatch> PodWatch::of_states(const std::string& run_dir) {
+  const std::string all = attachments_dir(run_dir);
+  if (::mkdir(all.c_str(), 0700) != 0 && errno != EEXIST) return failed(all, errno);
+  return PodWatch(SMC_TRY(watch_folder(all)),
+                  [run_dir](int inotify) { return pods_of_states(run_dir, inotify); });
+}
+
+Outcome<PodWatch> PodWatch::of_namespaces(const std::string& folder) {
+  FileDescriptor inotify;
+  if (!folder.empty()) inotify = SMC_TRY(watch_folder(folder));
+  return PodWatch(std::move(inotify), [folder](int) { return pods_of_namespaces(folder); });
 }
 
 // Only the occurrence of an event is used, not its content, which may be outdated.
 const WatchedPods& PodWatch::look() {
   std::array<char, 4096> events;
-  while (::read(inotify_.get(), events.data(), events.size()) > 0) continue;
-  pods_.clear();
-  for (const std::string& container : known_containers(run_dir_)) {
-    // A folder's state is written after the folder is created, and the watch is set before the
-    // state is read. Setting a watch twice has no effect; it ends with the folder.
-    const std::string folder = attachments_dir(run_dir_) + "/" + container;
-    (void)::inotify_add_watch(inotify_.get(), folder.c_str(), IN_MOVED_TO | IN_ONLYDIR);
-    const auto state = peek_state(run_dir_, container);
-    if (state && lives(*state)) pods_[container] = {state->netns, state->identity};
-  }
-  return pods_;
+  while (inotify_ && ::read(inotify_.get(), events.data(), events.size()) > 0) continue;
+  return pods_ = read_(inotify_.get());
 }
 
 }  // namespace fairlead::cni::node

@@ -1,9 +1,10 @@
-// Pods of this node that have a sidecar, from the plugin's states, and a descriptor that reports
-// changes.
+// Pods of this node that have a sidecar, and a descriptor that reports changes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/linux/handle.h"
 #include "cni/plugin/plugin_error.h"
@@ -20,18 +21,23 @@ using WatchedPods = std::map<std::string, WatchedPod>;  // by container id
 
 class PodWatch {
  public:
-  // Makes the folder of the plugin's states if it is missing. Errors: kState.
-  static Outcome<PodWatch> open(const std::string& run_dir);
+  // From the plugin's states, whose folder is made if it is missing. Pods whose network namespace
+  // exists, or may exist: a runtime that crashed removes no state. Errors: kState.
+  static Outcome<PodWatch> of_states(const std::string& run_dir);
+  // The own network namespace and those with a name in that folder, as ip-netns(8) makes them. ""
+  // for no folder. Errors: kState.
+  static Outcome<PodWatch> of_namespaces(const std::string& folder);
 
-  int descriptor() const { return inotify_.get(); }  // readable when it is time to look()
-  // Pods whose network namespace exists, or may exist. A runtime that crashed removes no state.
+  // Readable when it is time to look(); -1 if that is never.
+  int descriptor() const { return inotify_.get(); }
   const WatchedPods& look();
 
  private:
-  PodWatch(std::string run_dir, FileDescriptor inotify)
-      : run_dir_(std::move(run_dir)), inotify_(std::move(inotify)) {}
-  std::string run_dir_;
+  using Reader = std::function<WatchedPods(int inotify)>;
+  PodWatch(FileDescriptor inotify, Reader read)
+      : inotify_(std::move(inotify)), read_(std::move(read)) {}
   FileDescriptor inotify_;
+  Reader read_;
   WatchedPods pods_;
 };
 

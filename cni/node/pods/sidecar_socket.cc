@@ -22,14 +22,15 @@ Result<FileDescriptor> make_socket_in(const WatchedPod& pod, Hears hears, int ty
   return fd;
 }
 
-Result<void> connect_to_sidecar(int socket, const std::string& name, std::uint32_t uid) {
+Result<void> connect_to_sidecar(int socket, const std::string& name,
+                                std::optional<std::uint32_t> uid) {
   const auto address = UnixAddress::parse(name);
   if (!address) return Error{Errc::kUnsupported, "name of a sidecar's socket"};
   if (::connect(socket, address->data(), address->size()) != 0) {
     if (errno == ECONNREFUSED) return Error{Errc::kNotFound, "no sidecar listens", errno};
     return system_error("connect to the sidecar", errno);
   }
-  if (!is_peer_of_user(socket, uid))
+  if (uid && !is_peer_of_user(socket, *uid))
     return Error{Errc::kPermission, "another user than the sidecar's listens"};
   return {};
 }

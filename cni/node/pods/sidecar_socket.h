@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/linux/handle.h"
@@ -22,9 +23,10 @@ enum class Hears : std::uint8_t { kNothing, kEverything };
 Result<FileDescriptor> make_socket_in(const WatchedPod& pod, Hears hears,
                                       int type = SOCK_SEQPACKET);
 
-// Connects to this name if its listener belongs to the user `uid`. Never blocks. Errors: kNotFound
-// (ECONNREFUSED) without a listener, kPermission for a listener of another user, kWouldBlock if its
-// backlog is full, others.
-Result<void> connect_to_sidecar(int socket, const std::string& name, std::uint32_t uid);
+// Connects to this name if its listener belongs to the user `uid`, if any. Never blocks. Errors:
+// kNotFound (ECONNREFUSED) without a listener, kPermission for a listener of another user,
+// kWouldBlock if its backlog is full, others.
+Result<void> connect_to_sidecar(int socket, const std::string& name,
+                                std::optional<std::uint32_t> uid);
 
 }  // namespace fairlead::cni::node

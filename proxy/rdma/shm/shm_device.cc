@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "rdma/shm/connect/shm_directory_connector.h"
 #include "rdma/shm/queue/shm_queue_pair.h"
 #include "rdma/shm/queue/shm_receive_queue.h"
 
@@ -51,11 +50,6 @@ Result<void> check(const ShmOptions& options) {
 }
 
 }  // namespace
-
-Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options) {
-  SMC_TRY(check(options));
-  return open(options, SMC_TRY(DirectoryConnector::open(options.directory, options.peer_id)));
-}
 
 Result<std::unique_ptr<ShmDevice>> ShmDevice::open(const ShmOptions& options,
                                                    std::unique_ptr<Connector> connector) {

@@ -12,19 +12,18 @@
 #include "rdma/shm/channel/shm_control_path.h"
 #include "rdma/shm/channel/shm_message_path.h"
 #include "rdma/shm/connect/shm_connector.h"
-#include "rdma/shm/connect/shm_fabric.h"
 #include "rdma/shm/memory/shm_buffer.h"
 #include "rdma/shm/memory/shm_discards.h"
 #include "rdma/shm/memory/shm_page_returns.h"
 #include "rdma/shm/shm_device_parts.h"
+#include "rdma/shm/shm_gid.h"
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
 
 struct ShmOptions {
-  std::string directory;  // the fabric; made if missing
-  PeerId peer_id;         // unique on the fabric, not zero
-  unsigned ports = 1;     // 1 to kPortsMax
+  PeerId peer_id;      // unique on the fabric, not zero
+  unsigned ports = 1;  // 1 to kPortsMax
   // False: remote_memory() is not offered, so that peers are written to by work requests only.
   bool addressable = true;
   WaitLimits wait_limits;
@@ -33,9 +32,8 @@ struct ShmOptions {
 
 class ShmDevice final : public Device {
  public:
-  // Errors: see Fabric::open(); kUnsupported for options out of range.
-  static Result<std::unique_ptr<ShmDevice>> open(const ShmOptions& options);
-  // On the fabric of that connector; options.directory is not looked at.
+  // On the fabric of that connector. Errors: kUnsupported for options out of range, those of the
+  // system.
   static Result<std::unique_ptr<ShmDevice>> open(const ShmOptions& options,
                                                  std::unique_ptr<Connector> connector);
 
@@ -45,7 +43,7 @@ class ShmDevice final : public Device {
 
   FabricId fabric() const { return connector().id(); }
   const Connector& connector() const { return parts_.channels.connector(); }
-  // True when `gid` is of this fabric and its device seems to live. Costs at most a stat(2).
+  // True when `gid` is of this fabric and its device may be reached.
   bool reachable(const Gid& gid) const;
   // As if the cable was pulled or plugged in: connected queue pairs of the port break on both
   // sides.

@@ -52,7 +52,7 @@ TEST(Dump, ReadsLikeTheSampleFile) {
   EXPECT_THAT(text, HasSubstr("smc:\n  enabled: true\n  version: auto\n  ueids: [FAIRLEAD]\n"));
   EXPECT_THAT(text, HasSubstr("  exclude: []\n"));
   EXPECT_THAT(text,
-              HasSubstr("devices:\n  shm:\n    enabled: true\n    directory: /run/fairlead/shm\n"));
+              HasSubstr("devices:\n  shm:\n    enabled: true\n    broker: \"@fairlead-proxy\"\n"));
   EXPECT_THAT(text, HasSubstr("admin:\n  listen: 127.0.0.1:4590\n  socket: \"@fairlead-admin\"\n"));
   EXPECT_THAT(text, HasSubstr("latency:\n  spin: 50us\n"));
 }

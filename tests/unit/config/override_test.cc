@@ -28,13 +28,13 @@ TEST(Overrides, ReplaceSingleValues) {
   const Config config = loaded(load(with({{"log.level", "debug", "x"},
                                           {"smc.handshake_timeout", "2s", "x"},
                                           {"admin.listen", "[::1]:9000", "x"},
-                                          {"devices.shm.ports", "2", "x"},
+                                          {"smc.max_links", "2", "x"},
                                           {"fallback", "deny", "x"}})));
   EXPECT_EQ(config.log.level, LogLevel::kDebug);
   EXPECT_EQ(config.smc.handshake_timeout, 2s);
   ASSERT_TRUE(config.admin.listen.has_value());
   EXPECT_EQ(to_string(*config.admin.listen), "[::1]:9000");
-  EXPECT_EQ(config.devices.shm.ports, 2U);
+  EXPECT_EQ(config.smc.max_links, 2U);
   EXPECT_EQ(config.fallback, FallbackPolicy::kDeny);
 }
 
@@ -112,7 +112,7 @@ TEST(Environment, EveryKeyHasAVariable) {
                                      "FAIRLEAD_LOG_LEVEL=debug",
                                      "FAIRLEAD_CONCURRENCY=2",
                                      "FAIRLEAD_ADMIN_LISTEN=",
-                                     "FAIRLEAD_DEVICES_SHM_DIRECTORY=/s",
+                                     "FAIRLEAD_DEVICES_SHM_BROKER=@s",
                                      "FAIRLEAD_SMC_MAX_CONNECTIONS_PER_GROUP=16",
                                      nullptr};
   const EnvironmentOverrides found = overrides_from_environment(environment);
@@ -121,7 +121,7 @@ TEST(Environment, EveryKeyHasAVariable) {
   EXPECT_EQ(config.log.level, LogLevel::kDebug);
   EXPECT_EQ(config.concurrency, 2U);
   EXPECT_FALSE(config.admin.listen.has_value());
-  EXPECT_EQ(config.devices.shm.directory, "/s");
+  EXPECT_EQ(config.devices.shm.broker, "@s");
   EXPECT_EQ(config.smc.max_connections_per_group, 16U);
 }
 

@@ -67,7 +67,7 @@ TEST_F(Fairleadctl, SilentWorkerIsAWarning) {
 
 TEST_F(Fairleadctl, DoctorReturnsTheWorstFinding) {
   proxy_.stats[0]->fallback[Direction::kInbound][Side::kLocal][FallbackReason::kNoRoute].add();
-  const Outcome warned = ask({"doctor", "--shm-directory", "/"});
+  const Outcome warned = ask({"doctor"});
   EXPECT_EQ(warned.exit_code, 1) << warned.out;
   EXPECT_NE(warned.out.find("ok    option_program  attached\n"), std::string::npos) << warned.out;
   proxy_.facts.push_back({"broken", admin::FactStatus::kFail, "is broken", "mend it"});

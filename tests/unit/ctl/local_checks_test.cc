@@ -21,7 +21,6 @@ class LocalChecks : public testing::Test {
     host_.verbs_devices = {"uverbs0"};
     host_.cgroup2_mount = "/sys/fs/cgroup";
     host_.effective_capabilities = std::uint64_t{1} << CAP_SYS_ADMIN;
-    host_.shm_directory = "/run/x";
     host_.kernel_release = "6.1.0-18-amd64";
   }
 
@@ -97,13 +96,6 @@ TEST_F(LocalChecks, EbpfNeedsCapabilitiesUnlessTheProgramIsThere) {
   EXPECT_EQ(status("bpf"), Check::Status::kOk);
 }
 
-TEST_F(LocalChecks, MissingDirectoryIsAWarningUnlessTheProxyHasItsDevices) {
-  host_.shm_error = ENOENT;
-  EXPECT_EQ(status("shm_directory"), Check::Status::kWarn);
-  proxy_.devices_ok = true;
-  EXPECT_EQ(status("shm_directory"), Check::Status::kOk);
-}
-
 TEST_F(LocalChecks, FindingsHaveTheirValues) {
   const auto finding = [this](const std::string& name) {
     for (const Check& check : local_checks(host_, proxy_))
@@ -115,13 +107,10 @@ TEST_F(LocalChecks, FindingsHaveTheirValues) {
   EXPECT_EQ(finding("infiniband"), "uverbs0");
   EXPECT_EQ(finding("memlock"), "no limit");
   EXPECT_EQ(finding("bpf"), "cgroup2 at /sys/fs/cgroup, eBPF permitted");
-  EXPECT_EQ(finding("shm_directory"), "/run/x can be written");
   host_.memlock_bytes = 8 << 20;
   EXPECT_EQ(finding("memlock"), "8.0Mi bytes");
   host_.verbs_devices.clear();
   EXPECT_EQ(finding("memlock"), "8.0Mi bytes; matters only with an RDMA device");
-  host_.shm_error = ENOENT;
-  EXPECT_EQ(finding("shm_directory"), "/run/x: No such file or directory");
   host_.kernel_release = "six";
   EXPECT_EQ(finding("kernel"), "cannot read the version in \"six\"");
 }
@@ -133,16 +122,12 @@ TEST(HostFactsReading, FindsDevicesAndDirectoriesWhereItIsTold) {
   for (const char* name : {"uverbs1", "uverbs0", "rdma_cm"}) std::ofstream(folder / name) << "";
   HostPaths paths;
   paths.infiniband = folder;
-  paths.shm_directory = folder / "missing";
   const HostFacts facts = read_host_facts(paths);
   EXPECT_EQ(facts.verbs_devices, (std::vector<std::string>{"uverbs0", "uverbs1"}));
-  EXPECT_EQ(facts.shm_error, ENOENT);
   EXPECT_GT(facts.descriptors_max, 0U);
   EXPECT_FALSE(facts.kernel_release.empty());
   paths.infiniband = folder / "missing";
-  paths.shm_directory = folder;
   EXPECT_TRUE(read_host_facts(paths).verbs_devices.empty());
-  EXPECT_EQ(read_host_facts(paths).shm_error, 0);
   std::filesystem::remove_all(folder);
 }
 

@@ -31,7 +31,7 @@ class WithoutRnic : public testing::Test, protected relay::WorkerResources {
   relay::LinkGroupRegistry groups{shared, 0, 7};
   relay::DeviceRegistry devices{config, peer_id, groups, shared, users};
   rdma::verbs::MemlockAccount memlock{std::size_t{1} << 30};
-  RnicProvider provider{config, memlock, false};
+  RnicProvider provider{config, {}, memlock, false};
 };
 
 TEST_F(WithoutRnic, NothingIsMissingThatNobodyPromised) {

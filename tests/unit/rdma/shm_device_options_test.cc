@@ -1,5 +1,4 @@
-// What a device says of itself, and which requests it refuses. shm_device_test.cc tests its
-// directory.
+// What a device says of itself, and which requests it refuses.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -17,10 +17,10 @@
 
 #include "broker/shared_objects.h"
 #include "rdma/shm/channel/shm_channel_memory.h"
-#include "rdma/shm/connect/shm_fabric.h"
 #include "rdma/shm/queue/shm_queue_pair.h"
 #include "rdma/shm/queue/shm_receive_queue.h"
 #include "rdma/shm/shm_device.h"
+#include "rdma/shm/shm_gid.h"
 #include "unit/rdma/set_of_descriptors.h"
 
 namespace fairlead::rdma::shm {
@@ -148,9 +148,9 @@ class ShmDeviceTest : public testing::Test {
   }
 
   static std::unique_ptr<ShmDevice> open(ScriptedConnector* connector) {
-    return std::move(ShmDevice::open({.directory = {}, .peer_id = kSelf, .ports = 2},
-                                     std::unique_ptr<Connector>(connector))
-                         .value());
+    return std::move(
+        ShmDevice::open({.peer_id = kSelf, .ports = 2}, std::unique_ptr<Connector>(connector))
+            .value());
   }
   void post_receives(ShmReceiveQueue& queue, int count) {
     const ReceiveRequest request{WorkId(1), messages_.get(), 0, kMessageBytesMax};

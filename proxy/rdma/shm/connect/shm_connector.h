@@ -1,7 +1,5 @@
 // How a device gets what it shares with others: the memory and bells of a channel, its own buffers
-// and those of peers. There are two ways: the broker of the node makes everything
-// (shm_broker_connector.h), or processes of one user meet in a directory and make it themselves
-// (shm_directory_connector.h).
+// and those of peers. The broker of the node makes all of it (shm_broker_connector.h).
 //
 // Threads: all calls on the device's thread. Nothing blocks, except take_buffer() for
 // kStockWaitMax.
@@ -27,7 +25,7 @@ struct ConnectorEvent {
     kGranted,  // `memory` of `buffer`, which `peer` owns
   };
   Kind kind = Kind::kRefused;
-  PeerId peer;            // vouched for by the broker; in a directory, what the process says
+  PeerId peer;            // vouched for by the broker
   std::uint8_t side = 0;  // kChannel: 0 is the answer to request_channel(), 1 when `peer` asked
   std::uint32_t pod = 0;  // kChannel, kGranted: which pod the peer belongs to, 0 for none
   broker::ChannelEnd end;

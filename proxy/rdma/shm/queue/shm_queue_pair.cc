@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "rdma/shm/connect/shm_fabric.h"
 #include "rdma/shm/queue/shm_receive_queue.h"
 #include "rdma/shm/shm_device.h"
+#include "rdma/shm/shm_gid.h"
 
 namespace fairlead::rdma::shm {
 namespace {
