@@ -1,7 +1,5 @@
 """A raw client in an assumed network sends arbitrary data to the inbound port. The proxy always answers,
 passes the data to the application or resets. No state remains, and other connections are not affected."""
-import fcntl
-import os
 import contextlib
 import random
 import socket
@@ -251,48 +249,6 @@ class HostileClient(ClientTest):
                 self.assertEqual(max(groups), 2, groups)
         self.wait_idle()
         self.assert_smcr(self.outbound)
-
-
-class FalseBroker(ProxyTest):
-    """Root in a container of the pod can connect to the proxy's device as the broker does (docs/broker.md)."""
-    RECORD = struct.Struct("=4sBBBB8s5sBxxQQI20x")
-    REQUEST_RING, WELCOME, CHANNEL, BLANK = 1, 2, 4, 5
-    RING_BYTES, LAYOUT = 4096 + 1024 * 32, 2
-
-    def record(self, kind, side=0, peer=bytes(8), layout=0, instance=0, number=0):
-        return self.RECORD.pack(b"FLbk", 2, kind, 0, side, peer, b"fabri", layout, instance, number, 0)
-
-    def memory(self, size=0, seals=fcntl.F_SEAL_SHRINK):
-        made = os.memfd_create("memory", os.MFD_ALLOW_SEALING)
-        self.addCleanup(os.close, made)
-        os.ftruncate(made, size)
-        fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
-        return made
-
-    def test_what_a_peer_of_shared_memory_did_wrong_is_told(self):
-        """Channels without valid memory: some log lines name the peer, and all are counted."""
-        count, name = 40, f"@fairlead-false-{os.getpid()}"
-        with peers.Server(peers.echo) as server, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as broker:
-            proxy = self.start("in", [listener("in", "inbound", server.address)], {"devices": {"shm": {"broker": name}}})
-            broker.connect(f"\0{name[1:]}-0")
-            ring = self.memory(self.RING_BYTES, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-            socket.send_fds(broker, [self.record(self.REQUEST_RING, instance=1 << 32)], [ring])
-            # The peer id of the proxy is in its first request, behind the head of the ring.
-            wait_until(lambda: os.pread(ring, 1, 4096) == b"\1", "the proxy to register")
-            broker.send(self.record(self.WELCOME, peer=os.pread(ring, 8, 4096 + 8)))
-            for number in range(1, 17):
-                socket.send_fds(broker, [self.record(self.BLANK, instance=1 << 32, number=number)], [self.memory()])
-            wait_until(lambda: any(row["state"] == "active" for row in proxy.get_json("/devices")["devices"]), "the device")
-            with open("/dev/null", "rb") as null:
-                for _ in range(count):
-                    socket.send_fds(broker, [self.record(self.CHANNEL, 1, b"stranger", self.LAYOUT)], [null.fileno()] * 3)
-            wait_until(lambda: proxy.metrics().value("fairlead_peer_faults_total") == count,
-                       "the faults to be counted")
-            wait_until(lambda: "event=peer_fault" in proxy.log(), "a line about them")  # a thread of its own writes it
-            lines = [line for line in proxy.log().splitlines() if "event=peer_fault" in line]
-            self.assertIn(f"peer_id={b'stranger'.hex()}", lines[0])
-            self.assertIn("segment", lines[0])
-            self.assertLess(len(lines), count)
 
 
 class SilentClient(ClientTest):
