@@ -15,7 +15,6 @@
 #include "smc/clc/handshake.h"
 #include "smc/clc/negotiate.h"
 #include "smc/group/link_group.h"
-#include "unit/wire/capture_expectations.h"
 #include "unit/wire/pcap_reader.h"
 #include "wire/cdc.h"
 
@@ -25,15 +24,10 @@ namespace {
 using wire::test::CapturedMessage;
 using wire::test::Channel;
 using wire::test::Origin;
+using wire::test::origin_of;
 
 std::uint8_t host_of(std::uint32_t address) { return static_cast<std::uint8_t>(address & 0xffU); }
 std::uint8_t host_of(const Gid& gid) { return gid.bytes[15]; }
-
-Origin origin_of(const CapturedMessage& message) {
-  const std::uint8_t host = host_of(message.from);
-  const bool client = host == wire::test::kClientHost || host == wire::test::kClientSecond;
-  return client ? Origin::kClient : Origin::kServer;
-}
 
 template <class Message>
 const Message* body_as(const wire::LlcMessage& message) {

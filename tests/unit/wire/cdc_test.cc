@@ -112,7 +112,7 @@ TEST(CdcCodec, RejectsOtherTypes) {
   EXPECT_FALSE(is_cdc({}));
 }
 
-TEST(CdcCodec, Needs26BytesAndIgnoresTheReservedRest) {
+TEST(CdcCodec, Needs26BytesAndIgnoresWhatFollows44) {
   Bytes bytes = from_hex(kSamples[4].hex);
   for (std::size_t size = 0; size < kCdcBytesMin; ++size)
     EXPECT_EQ(decode_cdc(std::span(bytes).first(size)).error(),
@@ -122,8 +122,6 @@ TEST(CdcCodec, Needs26BytesAndIgnoresTheReservedRest) {
     ASSERT_TRUE(decoded);
     EXPECT_TRUE(*decoded == kFull);
   }
-  for (std::size_t reserved : {8U, 9U, 16U, 17U, 26U, 43U}) bytes[reserved] = std::byte{0xff};
-  EXPECT_TRUE(*decode_cdc(bytes) == kFull);
   bytes.resize(100, std::byte{0xff});
   EXPECT_TRUE(*decode_cdc(bytes) == kFull);
 }

@@ -89,13 +89,6 @@ TEST(LlcLimits, BytesBehindTheMessageAreIgnored) {
   EXPECT_TRUE(*decode_llc(bytes) == *alone);
 }
 
-TEST(LlcLimits, ReservedBytesAndFlagsAreIgnored) {
-  EXPECT_TRUE(*decode("27 2c 00 7f z16 ffffffff z20") == *decode("27 2c 00 00 z40"));
-  EXPECT_TRUE(*decode("24 2c 00 1f z40") == *decode("24 2c 00 00 z40"));
-  EXPECT_TRUE(*decode("21 2c 00 7f z40") == *decode("21 2c 00 03 z40"));
-  EXPECT_TRUE(*decode("02 2c f1 c0 z28 f3 z11") == *decode("02 2c 01 c0 z28 03 z11"));
-}
-
 TEST(LlcRefuses, FewerThan44Bytes) {
   for (const char* type : {"01", "07", "21", "22", "27", "29"}) {
     const Bytes bytes = from_hex(std::string(type) + "2c 00 00 01 z39");

@@ -157,6 +157,11 @@ void PcapReader::read_udp(const Ip& ip) {
   }
 }
 
+Origin origin_of(const CapturedMessage& message) {
+  const auto host = static_cast<std::uint8_t>(message.from & 0xffU);
+  return host == kClientHost || host == kClientSecond ? Origin::kClient : Origin::kServer;
+}
+
 Capture read_capture(const std::string& name) {
   std::ifstream file(std::string(FAIRLEAD_SOURCE_DIR) + "/tests/captures/" + name,
                      std::ios::binary);

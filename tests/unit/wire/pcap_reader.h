@@ -15,9 +15,15 @@ namespace fairlead::wire::test {
 
 enum class Channel : std::uint8_t { kTcp, kRoce };
 
+// The two hosts, each with two RNICs: the last byte of their addresses.
+inline constexpr std::uint8_t kClientHost = 2, kClientSecond = 12;
+inline constexpr std::uint8_t kServerHost = 1, kServerSecond = 11;
+
+enum class Origin : std::uint8_t { kClient, kServer };
+
 struct CapturedMessage {
-  std::size_t frame =
-      0;  // number of the packet that completes the message, from 1, as tcpdump counts
+  // Of the packet that completes the message, from 1, as tcpdump counts.
+  std::size_t frame = 0;
   Channel channel = Channel::kTcp;
   std::uint32_t from = 0;  // IPv4 address
   std::uint32_t to = 0;
@@ -59,6 +65,8 @@ class PcapReader {
   Capture capture_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, Stream> streams_;  // by addresses, by ports
 };
+
+Origin origin_of(const CapturedMessage& message);
 
 // Reads tests/captures/<name>.
 Capture read_capture(const std::string& name);

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "unit/wire/clc_samples.h"
 #include "unit/wire/hex.h"
-#include "unit/wire/proposal_samples.h"
 #include "wire/cdc.h"
 #include "wire/clc.h"
 #include "wire/llc.h"
@@ -55,13 +55,6 @@ void expect_ignored(const Row& row, Decode decode) {
   EXPECT_TRUE(*decoded == *expected);
 }
 
-const std::string kCommon =
-    "0582525400000001 z10 ffff 0a090001 525400000001 000011 0000034b 01 00000001 23 00 "
-    "ff1902f4c54f0000 00 a01521 ";
-const std::string kEid = "'LAB-UEID-1'32 z8 ";
-const std::string kFirstContact = "80 21 0000 '(none)'32 ff 02 0001 00000000 z8 ";
-const std::string kTrailer = "e2d4c3d9";
-
 }  // namespace
 
 TEST(ReservedBits, OfAProposal) {
@@ -71,7 +64,7 @@ TEST(ReservedBits, OfAProposal) {
            {"version 1, longer", kProposalV1Both, {{7, 7, 0x0c}, {60, 79}, {85, 86}}},
            {"version 2",
             kProposalLinux,
-            {{60, 79}, {81, 82}, {83, 83, 0x0f}, {84, 85}, {108, 119}}},
+            {{40, 49}, {60, 79}, {81, 82}, {83, 83, 0x0f}, {84, 87}, {108, 119}}},
            {"both, with an IP area",
             kProposalEverything,
             {{60, 79}, {85, 86}, {123, 124}, {125, 125, 0x0f}, {126, 127}, {150, 161}}},
@@ -83,14 +76,10 @@ TEST(ReservedBits, OfAProposal) {
 
 TEST(ReservedBits, OfAnAcceptAndAConfirm) {
   for (const Row& row : std::vector<Row>{
-           {"Accept, version 1",
-            "e2d4c3d9 02 0044 10" + kCommon + kTrailer,
-            {{7, 7, 0x04}, {51, 51}, {60, 60}}},
-           {"Accept, reuse",
-            "e2d4c3d9 02 006c 20" + kCommon + kEid + kTrailer,
-            {{7, 7, 0x04}, {51, 51}, {60, 60}, {96, 103}}},
+           {"Accept, version 1", kAcceptV1, {{7, 7, 0x04}, {51, 51}, {60, 60}}},
+           {"Accept, reuse", kAcceptReuse, {{7, 7, 0x04}, {51, 51}, {60, 60}, {96, 103}}},
            {"Accept, first contact",
-            "e2d4c3d9 02 00a0 28" + kCommon + kEid + kFirstContact + kTrailer,
+            kAcceptFirst,
             {{7, 7, 0x04},
              {51, 51},
              {60, 60},
@@ -99,11 +88,10 @@ TEST(ReservedBits, OfAnAcceptAndAConfirm) {
              {106, 107},
              {148, 155}}},
            {"Accept, first contact of release 0",
-            "e2d4c3d9 02 00a0 28" + kCommon + kEid + "00 20 0000 '(none)'32 z16 " + kTrailer,
+            kAcceptRelease0,
             {{104, 104, 0x7f}, {106, 107}, {140, 155}}},
            {"Confirm, first contact",
-            "e2d4c3d9 03 00b4 28" + kCommon + kEid + kFirstContact + "01 000000 z10 ffff 0a090002" +
-                kTrailer,
+            confirm_first(1),
             {{7, 7, 0x04},
              {51, 51},
              {60, 60},
@@ -117,16 +105,10 @@ TEST(ReservedBits, OfAnAcceptAndAConfirm) {
 
 // Whoever declines wants TCP, whatever else the message says.
 TEST(ReservedBits, OfADecline) {
-  for (const Row& row :
-       std::vector<Row>{{"version 1",
-                         "e2d4c3d9 04 001c 10 z8 03030000 00 z3 e2d4c3d9",
-                         {{7, 7, 0x07}, {20, 23}}},
-                        {"version 2",
-                         "e2d4c3d9 04 002c 20 0582525400000001 03030008 20 z3 z16 e2d4c3d9",
-                         {{7, 7, 0x07}, {20, 20, 0x0f}, {21, 39}}},
-                        {"out of sync",
-                         "e2d4c3d9 04 002c 28 0582525400000001 04000000 20 z3 z16 e2d4c3d9",
-                         {{7, 7, 0x07}, {20, 20, 0x0f}, {21, 39}}}})
+  for (const Row& row : std::vector<Row>{
+           {"version 1", kDeclineV1, {{7, 7, 0x07}, {20, 23}}},
+           {"version 2", kDeclineV2, {{7, 7, 0x07}, {20, 20, 0x0f}, {21, 39}}},
+           {"out of sync", kDeclineOutOfSync, {{7, 7, 0x07}, {20, 20, 0x0f}, {21, 39}}}})
     expect_ignored(row, decode_decline);
 }
 

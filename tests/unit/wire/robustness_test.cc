@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "fuzz/properties.h"
+#include "unit/wire/clc_samples.h"
 #include "unit/wire/guarded_bytes.h"
 #include "unit/wire/hex.h"
 #include "unit/wire/llc_samples.h"
 #include "unit/wire/pcap_reader.h"
-#include "unit/wire/proposal_samples.h"
 
 namespace fairlead::wire::test {
 namespace {
