@@ -11,9 +11,7 @@ namespace fairlead::smc {
 namespace {
 
 std::vector<std::byte> decline(std::uint8_t version) {
-  wire::Decline message;
-  message.version = version;
-  message.reason = 0x03030000;
+  wire::Decline message{.version = version, .reason = 0x03030000};
   std::array<std::byte, wire::kDeclineBytesMax> bytes;
   const std::size_t count = wire::encode(message, bytes);
   return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count)};

@@ -81,10 +81,5 @@ TEST(CloseState, FollowsTheTableInEveryCell) {
           << column.facts.sent_close << column.facts.got_close;
 }
 
-TEST(CloseState, NothingLeavesClosed) {
-  for (const Column& column : kColumns)
-    EXPECT_EQ(next(S::kClosed, column.event, column.facts), S::kClosed);
-}
-
 }  // namespace
 }  // namespace fairlead::smc

@@ -14,14 +14,12 @@ TEST(ConnectionAbort, AbortReachesThePeerAndIsAnswered) {
   pair.settle();
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
   EXPECT_TRUE(pair.b.connection.reset_said());
-  EXPECT_TRUE(pair.a.connection.finished());
-  EXPECT_TRUE(pair.b.connection.finished());
+  EXPECT_TRUE(pair.both_finished());
 }
 
 TEST(ConnectionAbort, WhatWasAnnouncedBeforeAnAbortCanStillBeRead) {
   ConnectionPair pair;
-  pair.write(pair.a, "last words");
-  pair.transmit(pair.a);
+  pair.write_and_transmit(pair.a, "last words");
   pair.a.connection.abort();
   pair.settle();
   EXPECT_TRUE(pair.b.connection.closing().reset());
@@ -85,8 +83,7 @@ wire::CdcMessage closed_with_data_left(ConnectionPair& pair) {
 
 // Its end, and then its reset.
 void close_with_data_left_and_abort(ConnectionPair& pair) {
-  pair.write(pair.a, "half of it");
-  pair.transmit(pair.a);
+  pair.write_and_transmit(pair.a, "half of it");
   wire::CdcMessage message = closed_with_data_left(pair);
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
   message.sequence++;
@@ -108,8 +105,7 @@ TEST(ConnectionAbort, AFinThatWasSaidTooEarlyIsNoneOnceTheConnectionIsReset) {
 
 TEST(ConnectionAbort, TheElementOfAPeerThatWaitsForRoomIsNotReleased) {
   ConnectionPair pair;
-  pair.write(pair.a, "half of it");
-  pair.transmit(pair.a);
+  pair.write_and_transmit(pair.a, "half of it");
   ASSERT_TRUE(pair.b.connection.handle_cdc(closed_with_data_left(pair), pair.now));
   EXPECT_EQ(pair.read(pair.b), "half of it");
   pair.b.connection.abort();
@@ -130,8 +126,7 @@ TEST(ConnectionAbort, TheElementOfAPeerThatHasAbortedIsReleasedThoughItWaitedFor
 
 TEST(ConnectionAbort, WhatALostPeerAnnouncedCanStillBeRead) {
   ConnectionPair pair;
-  pair.write(pair.a, "last words");
-  pair.settle();
+  pair.write_and_settle(pair.a, "last words");
   pair.b.connection.handle_link_lost();
   EXPECT_TRUE(pair.b.connection.reset_said());
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kNone);
@@ -144,8 +139,7 @@ TEST(ConnectionAbort, SimultaneousAbortsFinish) {
   pair.a.connection.abort();
   pair.b.connection.abort();
   pair.settle();
-  EXPECT_TRUE(pair.a.connection.finished());
-  EXPECT_TRUE(pair.b.connection.finished());
+  EXPECT_TRUE(pair.both_finished());
 }
 
 TEST(ConnectionAbort, NothingIsSentOnceTheLinkIsLost) {
@@ -161,16 +155,14 @@ TEST(ConnectionAbort, AnAbortAtOnceWritesNothingMore) {
   ConnectionPair pair(16384, 16384, 16384);
   pair.write(pair.a, "never sent");
   pair.a.connection.abort();
-  const auto last = pair.a.connection.poll_transmit();
-  ASSERT_TRUE(last);
-  EXPECT_TRUE(last->cdc.state.aborted);
-  EXPECT_EQ(last->write_count, 0U);
-  EXPECT_EQ(last->cdc.producer, wire::CdcCursor{});
+  const Transmit last = pair.next_transmit(pair.a);
+  EXPECT_TRUE(last.cdc.state.aborted);
+  EXPECT_EQ(last.write_count, 0U);
+  EXPECT_EQ(last.cdc.producer, wire::CdcCursor{});
   EXPECT_FALSE(pair.a.connection.transmit_due());
   pair.a.connection.handle_link_switched(pair.a.connection.tx().element());
-  const auto again = pair.a.connection.poll_transmit();
-  ASSERT_TRUE(again);
-  EXPECT_EQ(again->write_count, 0U);
+  const Transmit again = pair.next_transmit(pair.a);
+  EXPECT_EQ(again.write_count, 0U);
 }
 
 // Its application reads nothing any more.
@@ -182,10 +174,9 @@ TEST(ConnectionAbort, NothingIsWrittenFromTheSendRingForAPeerThatHasClosed) {
   ASSERT_TRUE(pair.deliver(pair.b));
   EXPECT_FALSE(pair.a.connection.transmit_due());
   pair.a.connection.close();
-  const auto last = pair.a.connection.poll_transmit();
-  ASSERT_TRUE(last);
-  EXPECT_EQ(last->write_count, 0U);
-  EXPECT_TRUE(last->cdc.state.closed);
+  const Transmit last = pair.next_transmit(pair.a);
+  EXPECT_EQ(last.write_count, 0U);
+  EXPECT_TRUE(last.cdc.state.closed);
   EXPECT_TRUE(ended_in_order(pair.a.connection));
 }
 
@@ -195,9 +186,8 @@ TEST(ConnectionAbort, WhatIsInTheElementOfAPeerThatHasClosedIsStillAnnounced) {
   pair.transmit(pair.b);
   pair.write(pair.a, "in time");
   ASSERT_TRUE(pair.deliver(pair.b));
-  const auto announced = pair.a.connection.poll_transmit();
-  ASSERT_TRUE(announced);
-  EXPECT_EQ(announced->cdc.producer, (wire::CdcCursor{0, 7}));
+  const Transmit announced = pair.next_transmit(pair.a);
+  EXPECT_EQ(announced.cdc.producer, (wire::CdcCursor{0, 7}));
 }
 
 TEST(ConnectionAbort, AnElementIsReleasedUnlessItsPeerHasClosedAndWaitsForRoom) {

@@ -18,17 +18,14 @@ class ConnectionDeadline : public testing::Test {
   }
   // The sender lacks room, and its stream has ended.
   static wire::CdcMessage blocked_end(std::uint32_t produced = 0) {
-    wire::CdcMessage message;
-    message.producer = {0, produced};
-    message.producer_flags.write_blocked = true;
-    message.state.done_writing = true;
-    return message;
+    return {.producer = {0, produced},
+            .producer_flags = {.write_blocked = true},
+            .state = {.done_writing = true}};
   }
   // A message number that this side has not received.
   void find_something_missing() {
-    wire::CdcMessage validation;
-    validation.sequence = static_cast<std::uint16_t>(sequence + 10);
-    validation.producer_flags.failover_validation = true;
+    wire::CdcMessage validation{.sequence = static_cast<std::uint16_t>(sequence + 10),
+                                .producer_flags = {.failover_validation = true}};
     ASSERT_TRUE(connection.handle_cdc(validation, now));
   }
   void read_all() { connection.consumed(connection.rx().window().bytes(), now); }
@@ -55,10 +52,7 @@ TEST_F(ConnectionDeadline, ABlockedEndWithNothingToReadIsWaitedForAtOnce) {
 }
 
 TEST_F(ConnectionDeadline, ABlockedSenderThatHasNotEndedIsNotWaitedFor) {
-  wire::CdcMessage message;
-  message.producer = {0, 100};
-  message.producer_flags.write_blocked = true;
-  hear(message);
+  hear(wire::CdcMessage{.producer = {0, 100}, .producer_flags = {.write_blocked = true}});
   read_all();
   EXPECT_EQ(due(), std::nullopt);
   connection.handle_deadline(now + std::chrono::hours(1));
@@ -122,6 +116,8 @@ TEST_F(ConnectionDeadline, WhatIsFoundMissingIsWaitedForOnceAndItsTime) {
   EXPECT_FALSE(connection.closing().reset());
   connection.handle_deadline(until);
   EXPECT_TRUE(connection.closing().reset());
+  EXPECT_EQ(connection.rx_end(), StreamEnd::kReset);
+  EXPECT_EQ(due(), std::nullopt);
 }
 
 TEST_F(ConnectionDeadline, AMissingMessageIsWaitedForLongerThanAnEndThatBeginsLate) {
@@ -136,9 +132,7 @@ TEST_F(ConnectionDeadline, AValidationOfWhatHasArrivedMissesNothing) {
   hear({});
   hear({});
   for (const std::uint16_t named : {std::uint16_t{1}, std::uint16_t{2}}) {
-    wire::CdcMessage validation;
-    validation.sequence = named;
-    validation.producer_flags.failover_validation = true;
+    wire::CdcMessage validation{.sequence = named, .producer_flags = {.failover_validation = true}};
     ASSERT_TRUE(connection.handle_cdc(validation, now));
     EXPECT_EQ(due(), std::nullopt) << named;
   }

@@ -14,11 +14,9 @@ class Failover : public testing::TestWithParam<std::uint32_t> {
 INSTANTIATE_TEST_SUITE_P(DirectAndStaged, Failover, testing::Values(0, 16384));
 
 TEST_P(Failover, LostDataIsSentAgainBehindAValidation) {
-  pair.write(pair.a, "one ");
-  pair.settle();
+  pair.write_and_settle(pair.a, "one ");
   EXPECT_EQ(pair.read(pair.b), "one ");
-  pair.write(pair.a, "two");
-  pair.transmit(pair.a);
+  pair.write_and_transmit(pair.a, "two");
   pair.switch_link();
   EXPECT_EQ(pair.a.connection.tx().element().rkey, RemoteKey{101});
   pair.transmit(pair.a);
@@ -35,14 +33,12 @@ TEST_P(Failover, LostDataIsSentAgainBehindAValidation) {
 }
 
 TEST_P(Failover, WhatArrivedUnseenIsNotRepeated) {
-  pair.write(pair.a, "one ");
-  pair.transmit(pair.a);
+  pair.write_and_transmit(pair.a, "one ");
   pair.switch_link(1);
   EXPECT_EQ(pair.read(pair.b), "one ");
   pair.settle();
   EXPECT_EQ(pair.read(pair.b), "");
-  pair.write(pair.a, "two");
-  pair.settle();
+  pair.write_and_settle(pair.a, "two");
   EXPECT_EQ(pair.read(pair.b), "two");
 }
 
@@ -78,10 +74,8 @@ TEST(FailoverOfLinux, AFullElementLeavesAByteToAskWith) {
     EXPECT_TRUE(asking->cdc.producer_flags.consumer_update_requested);
     EXPECT_FALSE(connection.transmit_due());
   }
-  wire::CdcMessage update;
-  update.sequence = 1;
-  update.token = AlertToken{0x101};
-  update.consumer = cursor_at(kUsed + 3, kBytes);
+  wire::CdcMessage update{
+      .sequence = 1, .token = AlertToken{0x101}, .consumer = cursor_at(kUsed + 3, kBytes)};
   ASSERT_TRUE(connection.handle_cdc(update, TimePoint{}));
   const std::optional<Transmit> rest = connection.poll_transmit();
   ASSERT_TRUE(rest);
@@ -91,8 +85,7 @@ TEST(FailoverOfLinux, AFullElementLeavesAByteToAskWith) {
 
 TEST_P(Failover, AValidationNamesTheMessageBeforeTheLastOneThatWasCompleted) {
   for (int i = 0; i < 3; ++i) {
-    pair.write(pair.a, "x");
-    pair.settle();
+    pair.write_and_settle(pair.a, "x");
   }
   pair.switch_link();
   const auto first = pair.a.connection.poll_transmit();
@@ -115,8 +108,7 @@ TEST_P(Failover, LostEndsAreRecovered) {
   pair.a.connection.close();
   pair.b.connection.close();
   pair.settle();
-  EXPECT_TRUE(pair.a.connection.finished());
-  EXPECT_TRUE(pair.b.connection.finished());
+  EXPECT_TRUE(pair.both_finished());
 }
 
 TEST_P(Failover, ALostCloseIsRecoveredWithoutValidation) {
@@ -139,36 +131,17 @@ TEST_P(Failover, ALostAbortIsRecovered) {
   EXPECT_TRUE(pair.a.connection.finished());
 }
 
-class ValidationAhead : public Failover {
- protected:
-  void validate() {
-    wire::CdcMessage validation;
-    validation.sequence = 5;
-    validation.producer_flags.failover_validation = true;
-    EXPECT_TRUE(pair.a.connection.handle_cdc(validation, pair.now));
-    EXPECT_EQ(pair.a.connection.next_deadline(), pair.now + kValidationWait);
-  }
-};
-INSTANTIATE_TEST_SUITE_P(DirectAndStaged, ValidationAhead, testing::Values(0, 16384));
-
-TEST_P(ValidationAhead, AbortsWhenNothingFollows) {
-  validate();
-  pair.a.connection.handle_deadline(pair.now + kValidationWait);
-  EXPECT_EQ(pair.a.connection.rx_end(), StreamEnd::kReset);
-  EXPECT_EQ(pair.a.connection.next_deadline(), std::nullopt);
-}
-
-TEST_P(ValidationAhead, IsForgottenWhenTheNextMessageSaysItAll) {
-  validate();
-  pair.write(pair.b, "all");
-  pair.settle();
+TEST_P(Failover, AValidationAheadIsForgottenWhenTheNextMessageSaysItAll) {
+  wire::CdcMessage validation{.sequence = 5, .producer_flags = {.failover_validation = true}};
+  EXPECT_TRUE(pair.a.connection.handle_cdc(validation, pair.now));
+  EXPECT_EQ(pair.a.connection.next_deadline(), pair.now + kValidationWait);
+  pair.write_and_settle(pair.b, "all");
   EXPECT_EQ(pair.a.connection.next_deadline(), std::nullopt);
   EXPECT_EQ(pair.read(pair.a), "all");
 }
 
 TEST_P(Failover, TheLinkMayDieAgainAtOnce) {
-  pair.write(pair.a, "one");
-  pair.transmit(pair.a);
+  pair.write_and_transmit(pair.a, "one");
   pair.switch_link();
   pair.transmit(pair.a);
   pair.switch_link(1);

@@ -30,6 +30,10 @@ struct Endpoint {
   std::deque<std::vector<Write>> writes;  // that go before each message
 };
 
+inline wire::CdcMessage next_message(const Endpoint& to, std::uint16_t sequence) {
+  return {.sequence = sequence, .token = to.connection.local_token()};
+}
+
 class ConnectionPair {
  public:
   explicit ConnectionPair(std::uint32_t a_rmb = 16384, std::uint32_t b_rmb = 16384,
@@ -68,6 +72,13 @@ class ConnectionPair {
     bytes.append(to.rmb.data() + window.second.offset, window.second.length);
     to.connection.consumed(static_cast<std::uint32_t>(bytes.size()), now);
     return bytes;
+  }
+
+  // What is due next, which nobody receives.
+  static Transmit next_transmit(Endpoint& from) {
+    const std::optional<Transmit> transmit = from.connection.poll_transmit();
+    EXPECT_TRUE(transmit);
+    return transmit.value_or(Transmit{});
   }
 
   // Sends everything that is due and receives nothing.
@@ -129,6 +140,16 @@ class ConnectionPair {
       while (!b.on_the_way.empty()) EXPECT_TRUE(deliver(b));
     }
   }
+
+  void write_and_transmit(Endpoint& from, const std::string& bytes) {
+    write(from, bytes);
+    transmit(from);
+  }
+  void write_and_settle(Endpoint& from, const std::string& bytes) {
+    write(from, bytes);
+    settle();
+  }
+  bool both_finished() const { return a.connection.finished() && b.connection.finished(); }
 
   Endpoint& other(Endpoint& one) { return &one == &a ? b : a; }
 

@@ -10,13 +10,6 @@
 namespace fairlead::smc {
 namespace {
 
-wire::CdcMessage next_message(const Endpoint& to, std::uint16_t sequence) {
-  wire::CdcMessage message;
-  message.sequence = sequence;
-  message.token = to.connection.local_token();
-  return message;
-}
-
 TEST(ConnectionUrgent, TheByteIsAWindowOfItsOwn) {
   ConnectionPair pair;
   pair.write(pair.a, "before");
@@ -43,8 +36,7 @@ TEST(ConnectionUrgent, TheSenderWaitsUntilTheByteIsConsumedAndTold) {
   EXPECT_TRUE(pair.b.connection.transmit_due());
   pair.settle();
   EXPECT_EQ(pair.a.connection.tx_window().bytes(), 16384U);
-  pair.write(pair.a, "behind");
-  pair.settle();
+  pair.write_and_settle(pair.a, "behind");
   EXPECT_FALSE(pair.b.connection.rx().urgent());
   EXPECT_EQ(pair.read(pair.b), "behind");
 }
@@ -53,18 +45,16 @@ TEST(ConnectionUrgent, TheMessageThatEndsBehindTheByteHasBothFlags) {
   ConnectionPair pair;
   pair.write(pair.a, "four");
   pair.write_urgent(pair.a, '!');
-  const auto transmit = pair.a.connection.poll_transmit();
-  ASSERT_TRUE(transmit);
-  EXPECT_EQ(transmit->cdc.producer, (wire::CdcCursor{0, 5}));
-  EXPECT_TRUE(transmit->cdc.producer_flags.urgent_pending);
-  EXPECT_TRUE(transmit->cdc.producer_flags.urgent_present);
+  const Transmit transmit = pair.next_transmit(pair.a);
+  EXPECT_EQ(transmit.cdc.producer, (wire::CdcCursor{0, 5}));
+  EXPECT_TRUE(transmit.cdc.producer_flags.urgent_pending);
+  EXPECT_TRUE(transmit.cdc.producer_flags.urgent_present);
   EXPECT_FALSE(pair.a.connection.transmit_due());
   pair.a.connection.shutdown_write();
-  const auto next = pair.a.connection.poll_transmit();
-  ASSERT_TRUE(next);
-  EXPECT_TRUE(next->cdc.state.done_writing);
-  EXPECT_FALSE(next->cdc.producer_flags.urgent_pending);
-  EXPECT_FALSE(next->cdc.producer_flags.urgent_present);
+  const Transmit next = pair.next_transmit(pair.a);
+  EXPECT_TRUE(next.cdc.state.done_writing);
+  EXPECT_FALSE(next.cdc.producer_flags.urgent_pending);
+  EXPECT_FALSE(next.cdc.producer_flags.urgent_present);
 }
 
 TEST(ConnectionUrgent, MessagesBeforeTheByteSayThatItIsPending) {
@@ -118,8 +108,7 @@ TEST(ConnectionUrgent, AMessageBeforeTheByteIsReadDoesNotMakeItOrdinary) {
   pair.write(pair.a, "before");
   pair.write_urgent(pair.a, '!');
   pair.settle();
-  pair.write(pair.b, "meanwhile");
-  pair.settle();
+  pair.write_and_settle(pair.b, "meanwhile");
   EXPECT_EQ(pair.read(pair.b), "before");
   EXPECT_FALSE(pair.b.connection.transmit_due());  // the peer waits for the byte alone
   EXPECT_TRUE(pair.b.connection.rx().urgent());
@@ -132,8 +121,7 @@ TEST(ConnectionUrgent, BehindTheByteReadsAreAnnouncedAsUsual) {
   pair.settle();
   pair.read(pair.b);
   pair.settle();
-  pair.write(pair.a, "behind");
-  pair.settle();
+  pair.write_and_settle(pair.a, "behind");
   EXPECT_EQ(pair.read(pair.b), "behind");
   EXPECT_FALSE(pair.b.connection.transmit_due());
 }
@@ -205,8 +193,7 @@ TEST_P(ConnectionUrgentSwitch, TheByteIsUrgentOnceWhenItsAnnouncementArrivedBefo
   pair.settle();
   EXPECT_EQ(pair.b.connection.rx().window().bytes(), 0U);
   EXPECT_NE(pair.a.connection.tx_window().bytes(), 0U);
-  pair.write(pair.a, "behind");
-  pair.settle();
+  pair.write_and_settle(pair.a, "behind");
   EXPECT_FALSE(pair.b.connection.rx().urgent());
   EXPECT_EQ(pair.read(pair.b), "behind");
 }

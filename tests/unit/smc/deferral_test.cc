@@ -19,14 +19,18 @@ constexpr Deferral::Limits kLimits{1000, 3, std::chrono::seconds(1)};
 class DeferralTest : public testing::Test {
  protected:
   template <class Head>
+  static Bytes only(const Head& head, std::size_t body = 0) {
+    Bytes bytes;
+    append(bytes, head, body);
+    return bytes;
+  }
+  template <class Head>
   static void append(Bytes& to, const Head& head, std::size_t body = 0) {
     to.insert(to.end(), head.begin(), head.end());
     to.resize(to.size() + body, std::byte{'x'});
   }
   static Bytes data(Deferral& from, std::size_t count) {
-    Bytes bytes;
-    append(bytes, from.send_data(count), count);
-    return bytes;
+    return only(from.send_data(count), count);
   }
   // The kinds of the pieces, and in `taken` the bytes for the application. "!" and the error for a
   // refusal.
@@ -100,13 +104,9 @@ TEST_F(DeferralTest, AnEndedClientNeverHandsOver) {
 
 TEST_F(DeferralTest, AServerHandsOverOnlyAsAnAnswer) {
   EXPECT_FALSE(server.may_hand_over());
-  Bytes bytes;
-  append(bytes, client.send_hand_over());
-  EXPECT_EQ(take(server, bytes), "H");
+  EXPECT_EQ(take(server, only(client.send_hand_over())), "H");
   EXPECT_TRUE(server.may_hand_over());
-  bytes.clear();
-  append(bytes, server.send_hand_over());
-  EXPECT_EQ(take(client, bytes), "H");
+  EXPECT_EQ(take(client, only(server.send_hand_over())), "H");
   EXPECT_FALSE(server.may_hand_over());
 }
 
@@ -114,9 +114,8 @@ TEST_F(DeferralTest, AServerHandsOverOnlyAsAnAnswer) {
 TEST_F(DeferralTest, ADirectionIsBounded) {
   while (client.room() != 0) EXPECT_EQ(take(server, data(client, client.room())), "D");
   EXPECT_EQ(server.bytes_received(), kFramedBytesMax);
-  Bytes more;
-  append(more, wire::encode_frame_header({wire::FrameType::kData, 1}), 1);
-  EXPECT_EQ(take(server, more), "!more in frames than is allowed");
+  EXPECT_EQ(take(server, only(wire::encode_frame_header({wire::FrameType::kData, 1}), 1)),
+            "!more in frames than is allowed");
 }
 
 class WindowsTest : public DeferralTest {
@@ -168,17 +167,13 @@ TEST_F(WindowsTest, TheSideThatHasReceivedAllOfTheWindowKnowsThatItBlocks) {
 }
 
 TEST_F(WindowsTest, NoWindowIsOpenedForAPeerThatSendsNoMore) {
-  Bytes last;
-  append(last, client.send_hand_over());
-  EXPECT_EQ(take(server, last), "H");
+  EXPECT_EQ(take(server, only(client.send_hand_over())), "H");
   EXPECT_FALSE(server.may_open_window());
   EXPECT_FALSE(client.may_open_window());
 }
 
 TEST_F(WindowsTest, TheEndOfTheClientLiftsTheWindowOfTheServer) {
-  Bytes end;
-  append(end, client.send_end());
-  EXPECT_EQ(take(server, end), "E");
+  EXPECT_EQ(take(server, only(client.send_end())), "E");
   EXPECT_FALSE(client.may_open_window());
   EXPECT_FALSE(server.window_blocks());
   for (int i = 0; i < 100; ++i) ASSERT_EQ(take(client, data(server, wire::kFrameBytesMax)), "D");
@@ -200,9 +195,8 @@ TEST_F(WindowsTest, AHostilePeerIsRefused) {
     EXPECT_EQ(take(fresh, window(max)), wrong) << max;
   }
   EXPECT_EQ(take(server, data(client, kFirstWindowBytes)), "D");
-  Bytes more;
-  append(more, wire::encode_frame_header({wire::FrameType::kData, 1}), 1);
-  EXPECT_EQ(take(server, more), "!more in frames than is allowed");
+  EXPECT_EQ(take(server, only(wire::encode_frame_header({wire::FrameType::kData, 1}), 1)),
+            "!more in frames than is allowed");
   Deferral without(Role::kClient, kLimits, now);
   EXPECT_EQ(take(without, window(5000)), "!window: the connection has none");
 }
@@ -224,22 +218,14 @@ TEST_F(WindowsTest, AnotherProcessGoesOnAtAnyByte) {
 }
 
 TEST_F(DeferralTest, TheEndOfTheClientLiftsTheBoundOfTheServer) {
-  Bytes end;
-  append(end, client.send_end());
-  EXPECT_EQ(take(server, end), "E");
+  EXPECT_EQ(take(server, only(client.send_end())), "E");
   for (int i = 0; i < 100; ++i) ASSERT_EQ(take(client, data(server, wire::kFrameBytesMax)), "D");
 }
 
 TEST_F(DeferralTest, AServerThatHasEndedCanHandOver) {
-  Bytes end;
-  append(end, server.send_end());
-  EXPECT_EQ(take(client, end), "E");
-  Bytes over;
-  append(over, client.send_hand_over());
-  EXPECT_EQ(take(server, over), "H");
-  over.clear();
-  append(over, server.send_hand_over());
-  EXPECT_EQ(take(client, over), "H");
+  EXPECT_EQ(take(client, only(server.send_end())), "E");
+  EXPECT_EQ(take(server, only(client.send_hand_over())), "H");
+  EXPECT_EQ(take(client, only(server.send_hand_over())), "H");
 }
 
 TEST_F(DeferralTest, NothingReceivedIsNothing) {
@@ -261,9 +247,7 @@ TEST_F(DeferralTest, ManyBytesBehindOneAnswerAreOneTurn) {
 }
 
 TEST_F(DeferralTest, AServerNeverBeginsTheHandOver) {
-  Bytes over;
-  append(over, client.send_hand_over());
-  EXPECT_EQ(take(server, over), "H");
+  EXPECT_EQ(take(server, only(client.send_hand_over())), "H");
   EXPECT_TRUE(server.may_hand_over());
   EXPECT_FALSE(server.earned(now + std::chrono::hours(1)));
 }
@@ -292,9 +276,8 @@ TEST_F(DeferralTest, NothingWaitsBehindAnEnd) {
 
 TEST_F(DeferralTest, UrgentBytesCountForTheBound) {
   while (client.room() != 0) EXPECT_EQ(take(server, data(client, client.room())), "D");
-  Bytes more;
-  append(more, wire::encode_frame_header({wire::FrameType::kUrgent, 1}), 1);
-  EXPECT_EQ(take(server, more), "!more in frames than is allowed");
+  EXPECT_EQ(take(server, only(wire::encode_frame_header({wire::FrameType::kUrgent, 1}), 1)),
+            "!more in frames than is allowed");
 }
 
 TEST_F(DeferralTest, AHostilePeerIsRefused) {
@@ -358,148 +341,92 @@ TEST_F(DeferralTest, AnotherProcessGoesOnAtAnyByte) {
   }
 }
 
-struct ForgedState {
+struct NamedState {
   Role role;
-  void (*forge)(Deferral::State& state);
-  const char* result;
+  Deferral::State state;
+  const char* refusal = "";
 };
 
-const ForgedState kForgedStates[] = {
-    {Role::kClient, [](Deferral::State& s) { s.body_left = wire::kFrameBytesMax + 1; },
-     "more of a frame than one can have"},
-    {Role::kClient,
-     [](Deferral::State& s) {
-       s.urgent = true;
-       s.body_left = 2;
-     },
-     "more of a frame than one can have"},
-    {Role::kClient, [](Deferral::State& s) { s.sent.bytes = kFramedBytesMax + 1; },
-     "more in frames than is allowed"},
-    {Role::kClient, [](Deferral::State& s) { s.sent_max = kFirstWindowBytes; },
-     "windows: more than frames may carry, or none"},
-    {Role::kClient,
-     [](Deferral::State& s) {
-       s.windows = true;
-       s.received_max = kFramedBytesMax + 1;
-     },
-     "windows: more than frames may carry, or none"},
-    {Role::kServer,
-     [](Deferral::State& s) {
-       s.windows = true;
-       s.received_max = kFirstWindowBytes;
-       s.received.bytes = kFirstWindowBytes + 1;
-     },
-     "more in frames than is allowed"},
-    {Role::kServer, [](Deferral::State& s) { s.received.bytes = kFramedBytesMax + 1; },
-     "more in frames than is allowed"},
-    {Role::kServer,
-     [](Deferral::State& s) {
-       s.received.bytes = UINT64_MAX;
-       s.body_left = 1;
-     },
-     "more in frames than is allowed"},
-    {Role::kServer,
-     [](Deferral::State& s) {
-       s.received.bytes = kFramedBytesMax;
-       s.body_left = 1;
-     },
-     "more in frames than is allowed"},
-    {Role::kClient,
-     [](Deferral::State& s) {
-       s.received.ended = true;
-       s.body_left = 1;
-     },
-     "a frame behind the last"},
-    {Role::kClient,
-     [](Deferral::State& s) {
-       s.sent.handed_over = s.received.handed_over = true;
-       s.body_left = 1;
-     },
-     "a frame behind the last"},
-    {Role::kServer, [](Deferral::State& s) { s.received.ended = s.received.handed_over = true; },
-     "hand-over: behind the end"},
-    {Role::kClient, [](Deferral::State& s) { s.sent.ended = s.sent.handed_over = true; },
-     "hand-over: behind the end"},
-    {Role::kClient, [](Deferral::State& s) { s.received.handed_over = true; },
-     "hand-over: a server's without the client's"},
-    {Role::kServer, [](Deferral::State& s) { s.sent.handed_over = true; },
-     "hand-over: a server's without the client's"},
-    {Role::kServer, [](Deferral::State& s) { s.head_bytes = s.head.size(); },
-     "more of a header than one can have"},
-    {Role::kServer, [](Deferral::State& s) { s.head_bytes = s.body_left = 1; },
-     "more of a header than one can have"},
-    {Role::kServer, [](Deferral::State& s) { s.head_bytes = wire::kFrameHeaderBytes; },
-     "a header of no hand-over"},
-    {Role::kServer,
-     [](Deferral::State& s) {
-       const auto end = wire::encode_frame_header({wire::FrameType::kEnd, 0});
-       std::copy(end.begin(), end.end(), s.head.begin());
-       s.head_bytes = wire::kFrameHeaderBytes;
-     },
-     "a header of no hand-over"},
-};
+Deferral::State with_header(std::size_t bytes) {
+  Deferral::State state;
+  const auto end = wire::encode_frame_header({wire::FrameType::kEnd, 0});
+  std::copy(end.begin(), end.end(), state.head.begin());
+  state.head_bytes = bytes;
+  return state;
+}
 
 TEST_F(DeferralTest, AStateThatNoConnectionHasIsRefused) {
-  for (const ForgedState& one : kForgedStates) {
-    Deferral::State state;
-    one.forge(state);
-    const auto resumed = Deferral::resume(one.role, kLimits, now, state);
-    ASSERT_FALSE(resumed) << one.result;
-    EXPECT_STREQ(resumed.error().what, one.result);
+  const char* const frame = "more of a frame than one can have";
+  const char* const bytes = "more in frames than is allowed";
+  const char* const windows = "windows: more than frames may carry, or none";
+  const char* const last = "a frame behind the last";
+  const char* const end = "hand-over: behind the end";
+  const char* const hand_over = "hand-over: a server's without the client's";
+  const char* const header = "more of a header than one can have";
+  const char* const no_hand_over = "a header of no hand-over";
+  const std::uint64_t max = kFramedBytesMax;
+  const NamedState cases[] = {
+      {Role::kClient, {.body_left = wire::kFrameBytesMax + 1}, frame},
+      {Role::kClient, {.body_left = 2, .urgent = true}, frame},
+      {Role::kClient, {.sent = {.bytes = max + 1}}, bytes},
+      {Role::kClient, {.sent_max = kFirstWindowBytes}, windows},
+      {Role::kClient, {.received_max = max + 1, .windows = true}, windows},
+      {Role::kServer,
+       {.received = {.bytes = kFirstWindowBytes + 1},
+        .received_max = kFirstWindowBytes,
+        .windows = true},
+       bytes},
+      {Role::kServer, {.received = {.bytes = max + 1}}, bytes},
+      {Role::kServer, {.received = {.bytes = UINT64_MAX}, .body_left = 1}, bytes},
+      {Role::kServer, {.received = {.bytes = max}, .body_left = 1}, bytes},
+      {Role::kClient, {.received = {.ended = true}, .body_left = 1}, last},
+      {Role::kClient,
+       {.sent = {.handed_over = true}, .received = {.handed_over = true}, .body_left = 1},
+       last},
+      {Role::kServer, {.received = {.ended = true, .handed_over = true}}, end},
+      {Role::kClient, {.sent = {.ended = true, .handed_over = true}}, end},
+      {Role::kClient, {.received = {.handed_over = true}}, hand_over},
+      {Role::kServer, {.sent = {.handed_over = true}}, hand_over},
+      {Role::kServer, {.head_bytes = Deferral::State{}.head.size()}, header},
+      {Role::kServer, {.body_left = 1, .head_bytes = 1}, header},
+      {Role::kServer, {.head_bytes = wire::kFrameHeaderBytes}, no_hand_over},
+      {Role::kServer, with_header(wire::kFrameHeaderBytes), no_hand_over},
+  };
+  for (const NamedState& one : cases) {
+    const auto resumed = Deferral::resume(one.role, kLimits, now, one.state);
+    ASSERT_FALSE(resumed) << one.refusal;
+    EXPECT_STREQ(resumed.error().what, one.refusal);
   }
 }
 
 TEST_F(DeferralTest, AnyStateThatAConnectionCanHaveIsResumed) {
-  using State = Deferral::State;
-  struct Case {
-    Role role;
-    void (*reach)(State& state);
-  };
-  const Case cases[] = {
-      {Role::kClient, [](State&) {}},
-      {Role::kServer, [](State&) {}},
-      {Role::kServer, [](State& s) { s.body_left = wire::kFrameBytesMax; }},
-      {Role::kServer,
-       [](State& s) {
-         s.urgent = true;  // the last frame was, or this one is
-         s.body_left = 1;
-       }},
-      {Role::kServer, [](State& s) { s.urgent = true; }},
-      {Role::kServer, [](State& s) { s.sent.bytes = s.received.bytes = kFramedBytesMax; }},
-      {Role::kServer,
-       [](State& s) {
-         s.received.bytes = kFramedBytesMax - 1;
-         s.body_left = 1;
-       }},
+  const std::uint64_t max = kFramedBytesMax;
+  const NamedState cases[] = {
+      {Role::kClient, {}},
+      {Role::kServer, {}},
+      {Role::kServer, {.body_left = wire::kFrameBytesMax}},
+      {Role::kServer, {.body_left = 1, .urgent = true}},  // the last frame was, or this one is
+      {Role::kServer, {.urgent = true}},
+      {Role::kServer, {.sent = {.bytes = max}, .received = {.bytes = max}}},
+      {Role::kServer, {.received = {.bytes = max - 1}, .body_left = 1}},
       // No bound behind the end of the client.
-      {Role::kClient,
-       [](State& s) {
-         s.sent.ended = true;
-         s.received.bytes = 10 * kFramedBytesMax;
-         s.body_left = 1;
-       }},
-      {Role::kServer,
-       [](State& s) {
-         s.received.ended = true;
-         s.sent.bytes = 10 * kFramedBytesMax;
-       }},
-      {Role::kServer, [](State& s) { s.sent.ended = s.received.handed_over = true; }},
-      {Role::kServer, [](State& s) { s.sent.handed_over = s.received.handed_over = true; }},
-      {Role::kClient, [](State& s) { s.sent.handed_over = true; }},
+      {Role::kClient, {.sent = {.ended = true}, .received = {.bytes = 10 * max}, .body_left = 1}},
+      {Role::kServer, {.sent = {.bytes = 10 * max}, .received = {.ended = true}}},
+      {Role::kServer, {.sent = {.ended = true}, .received = {.handed_over = true}}},
+      {Role::kServer, {.sent = {.handed_over = true}, .received = {.handed_over = true}}},
+      {Role::kClient, {.sent = {.handed_over = true}}},
       // The server's hand-over may follow its end.
       {Role::kClient,
-       [](State& s) { s.sent.handed_over = s.received.handed_over = s.received.ended = true; }},
-      {Role::kServer, [](State& s) { s.head_bytes = wire::kFrameHeaderBytes - 1; }},
+       {.sent = {.handed_over = true}, .received = {.ended = true, .handed_over = true}}},
+      {Role::kServer, {.head_bytes = wire::kFrameHeaderBytes - 1}},
   };
-  for (const Case& one : cases) {
-    State state;
-    one.reach(state);
-    const auto resumed = Deferral::resume(one.role, kLimits, now, state);
+  for (const NamedState& one : cases) {
+    const auto resumed = Deferral::resume(one.role, kLimits, now, one.state);
     ASSERT_TRUE(resumed) << &one - cases << ": " << resumed.error().what;
-    EXPECT_EQ(resumed->bytes_sent(), state.sent.bytes);
-    EXPECT_EQ(resumed->bytes_received(), state.received.bytes);
-    EXPECT_EQ(resumed->ended(), state.sent.ended);
-    EXPECT_EQ(resumed->peer_ended(), state.received.ended);
+    EXPECT_EQ(resumed->bytes_sent(), one.state.sent.bytes);
+    EXPECT_EQ(resumed->bytes_received(), one.state.received.bytes);
+    EXPECT_EQ(resumed->ended(), one.state.sent.ended);
+    EXPECT_EQ(resumed->peer_ended(), one.state.received.ended);
   }
 }
 

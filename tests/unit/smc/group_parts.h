@@ -9,11 +9,7 @@
 namespace fairlead::smc {
 
 inline Terms terms_of(std::uint8_t version) {
-  Terms terms;
-  terms.version = version;
-  terms.max_links = 3;
-  terms.max_connections = 255;
-  return terms;
+  return {.version = version, .max_connections = 255, .max_links = 3};
 }
 
 inline LinkIdentity at_port(std::uint8_t port) {

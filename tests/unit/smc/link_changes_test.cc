@@ -1,7 +1,5 @@
 // Goal: whatever comes while the links of a group change, late, twice or for another link, disturbs
 // nothing. Method: link_hosts.h, with messages and reports that the test makes.
-#include <set>
-
 #include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {
@@ -14,16 +12,9 @@ using wire::LlcKind;
 class LinkChanges : public LinkHosts {
  protected:
   static wire::DeleteLink deleted(LinkNumber number, LlcKind kind = LlcKind::kRequest) {
-    wire::DeleteLink message;
-    message.kind = kind;
-    message.link = number;
-    return message;
+    return {.kind = kind, .link = number};
   }
   LinkNumber number(Host& host, LinkIndex link) { return host.group.links()[link]->number(); }
-  static bool silent(Host& host) { return !host.group.output().poll_llc(); }
-  static void drop_output(Host& host) {
-    while (host.group.output().poll_llc()) continue;
-  }
   // The reasons that the events of a kind name.
   static std::vector<std::string> reasons(Host& host, Kind kind) {
     std::vector<std::string> found;
@@ -39,8 +30,6 @@ class LinkChanges : public LinkHosts {
     ASSERT_FALSE(answer<wire::AddLink>(*client).rejected);
     ASSERT_EQ(client->group.links()[1]->state(), LinkState::kActivating);
   }
-  bool lost(const wire::LlcBody& body) override { return dropped.contains(body.index()); }
-  std::set<std::size_t> dropped;
 };
 
 TEST_F(LinkChanges, AnAnswerAboutAnotherLinkDoesNotEndADeletion) {
@@ -64,11 +53,9 @@ TEST_F(LinkChanges, ALinkThatFailsWhileItIsDeletedIsLostAndTheNextDeletionBegins
   drop_output(*server);
   server->group.delete_link(1, DeleteLinkReason::kOperator, now);
   EXPECT_TRUE(silent(*server));  // one at a time
-  server->group.handle_link_down(2, now, "the cable was cut");
-  server->perform(now);
+  server->lose_link(2, now);
   EXPECT_EQ(answer<wire::DeleteLink>(*server).reason, DeleteLinkReason::kPathLost);
-  inject(*server, 0, deleted(LinkNumber{3}, LlcKind::kResponse));
-  const auto next = answer<wire::DeleteLink>(*server);
+  const auto next = ask(*server, 0, deleted(LinkNumber{3}, LlcKind::kResponse));
   EXPECT_EQ(next.reason, DeleteLinkReason::kOperator);
   EXPECT_EQ(next.link, number(*server, 1));
   EXPECT_TRUE(server->saw(Kind::kLinkLost));
@@ -82,9 +69,7 @@ TEST_F(LinkChanges, OnlyAnActiveLinkBesideAnotherIsDeletedOnDemand) {
   }
   EXPECT_FALSE(client->group.links()[0]->deletion());
   EXPECT_FALSE(client->group.links()[1]->deletion());
-  wire::ConfirmLink confirm;
-  confirm.link = LinkNumber{7};
-  inject(*client, 1, confirm);
+  inject(*client, 1, wire::ConfirmLink{.link = LinkNumber{7}});
   EXPECT_EQ(numbers(*client), (std::vector<unsigned>{1, 7}));
   client->group.terminate(DeleteLinkReason::kOperator, true, "the end");
   drop_output(*client);
@@ -132,42 +117,34 @@ TEST_F(LinkChanges, AClientNamesAsManyOfItsPortsAsAMessageHolds) {
 
 TEST_F(LinkChanges, OnlyAClientOfVersion1AsksWithAnAddLink) {
   connect(2, 1);
-  inject(*server, 0, add_link_request(9));
-  EXPECT_TRUE(answer<wire::AddLink>(*server).rejected);
+  EXPECT_TRUE(ask(*server, 0, add_link_request(9)).rejected);
   EXPECT_FALSE(server->group.poll_task(now));
   connect(1, 1, 1, 1);
-  inject(*server, 0, add_link_request(0));
-  EXPECT_TRUE(answer<wire::AddLink>(*server).rejected);
+  EXPECT_TRUE(ask(*server, 0, add_link_request(0)).rejected);
 }
 
 TEST_F(LinkChanges, ARequestThatCannotBeAcceptedDoesNotWaitForAFlow) {
   connect(1, 1);
-  client->add_rmb();
-  client->group.start_next_flow(now);
+  begin_to_tell_rmb(*client);
   answer<wire::ConfirmRkey>(*client);       // which stays unanswered
   inject(*client, 0, add_link_request(1));  // in use
   EXPECT_TRUE(answer<wire::AddLink>(*client).rejected);
   inject(*client, 0, add_link_request(7));
-  EXPECT_TRUE(silent(*client));  // it waits
-  inject(*client, 0, add_link_request(8));
-  EXPECT_EQ(answer<wire::AddLink>(*client).link, LinkNumber{8});  // only one does
+  EXPECT_TRUE(silent(*client));                                         // it waits
+  EXPECT_EQ(ask(*client, 0, add_link_request(8)).link, LinkNumber{8});  // only one does
   EXPECT_TRUE(silent(*client));
 }
 
 TEST_F(LinkChanges, ARequestIsForgottenWithTheLinkThatCarriedIt) {
   connect(2, 2, 3);
-  dropped.insert(wire::LlcBody(wire::ConfirmRkey{}).index());
-  client->add_rmb();
-  client->group.start_next_flow(now);
-  settle();
+  drop<wire::ConfirmRkey>();
+  tell_rmb(*client);
   inject(*client, 1, add_link_request(7));  // it waits for the announcement
   EXPECT_TRUE(silent(*client));
-  client->group.handle_link_down(1, now, "the cable was cut");
-  client->perform(now);
+  client->lose_link(1, now);
   drop_output(*client);
   now += kLlcAnswerWait;
-  client->group.handle_deadline(now);
-  client->perform(now);
+  client->wake(now);
   EXPECT_FALSE(client->group.links().find(LinkNumber{7}));
   inject(*client, 0, add_link_request(8));
   EXPECT_EQ(client->group.links().oldest_active(), LinkIndex{0});
@@ -199,19 +176,18 @@ TEST_F(LinkChanges, AFlowThatWaitsBeginsWhenALinkCouldNotBeAdded) {
   set_up(2, 2);
   client->refuse_to_connect = true;
   while (sent<wire::AddLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
-  const RmbRow row = server->add_rmb();
-  server->group.start_next_flow(now);
-  EXPECT_FALSE(server->group.local_rmbs().announced(row, server->group.links()));
+  const RmbRow row = begin_to_tell_rmb(*server);
+  EXPECT_FALSE(server->announced(row));
   settle();
   expect_types(GroupType::kSingle, GroupType::kSingle);
-  EXPECT_TRUE(server->group.local_rmbs().announced(row, server->group.links()));
+  EXPECT_TRUE(server->announced(row));
   // A server without another port has made no queue pair.
   server->up.resize(1);
   const RmbRow next = server->add_rmb();
   server->group.handle_ports_changed(std::vector{server->gid(0)}, now);
   server->group.start_next_flow(now);
   settle();
-  EXPECT_TRUE(server->group.local_rmbs().announced(next, server->group.links()));
+  EXPECT_TRUE(server->announced(next));
 }
 
 TEST_F(LinkChanges, AFlowThatWaitsBeginsWhenTheServerHasNoPortForAnotherLink) {
@@ -236,8 +212,7 @@ TEST_F(LinkChanges, AWishIsRefusedWhereTheServerHasNoPortForIt) {
 
 TEST_F(LinkChanges, ALossIsWaitedForUntilItIsAnswered) {
   connect(2, 2);
-  server->group.handle_link_down(1, now, "the cable was cut");
-  server->perform(now);
+  server->lose_link(1, now);
   EXPECT_EQ(server->group.next_deadline(), now + kLlcAnswerWait);
   drop_output(*server);
   server->group.handle_deadline(now + kLlcAnswerWait - Duration(1));
@@ -250,50 +225,31 @@ TEST_F(LinkChanges, ALinkIsAddedThoughAThirdOneIsLost) {
   set_up(3, 3, 3);
   while (sent<wire::AddLink>(true).size() < 2) ASSERT_TRUE(carry(*server) || carry(*client));
   ASSERT_EQ(server->group.links()[2]->state(), LinkState::kActivating);
-  for (Host* host : {&*server, &*client}) {
-    host->group.handle_link_down(1, now, "the cable was cut");
-    host->perform(now);
-  }
+  for (Host* host : {&*server, &*client}) host->lose_link(1, now);
   EXPECT_EQ(server->released, (std::vector<LinkIndex>{1}));
   settle();
   EXPECT_TRUE(server->group.links().active(2));
 }
 
-TEST_F(LinkChanges, AGroupThatHasEndedTakesNoConnections) {
-  connect(2, 2);
-  EXPECT_TRUE(server->group.links().has_room_for_connection());
-  server->group.terminate(DeleteLinkReason::kOperator, true, "the end");
-  EXPECT_TRUE(server->group.links().active(0));  // for its last message
-  EXPECT_FALSE(server->group.links().has_room_for_connection());
-  EXPECT_EQ(server->group.links().type(), GroupType::kNone);
-}
-
 TEST_F(LinkChanges, ALinkIsNotConfirmedBeforeItIsConnected) {
   set_up(2, 2);
   while (sent<wire::AddLink>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
-  wire::ConfirmLink early;
-  early.kind = LlcKind::kResponse;
-  early.link = number(*server, 1);
-  inject(*server, 1, early);
+  inject(*server, 1, wire::ConfirmLink{.kind = LlcKind::kResponse, .link = number(*server, 1)});
   EXPECT_EQ(server->group.links()[1]->state(), LinkState::kActivating);
 }
 
 TEST_F(LinkChanges, SeveralRmbsAreAnnouncedOneAfterTheOther) {
   connect(1, 1);
   const RmbRow first = server->add_rmb();
-  const RmbRow second = server->add_rmb();
-  server->group.start_next_flow(now);
-  settle();
-  for (const RmbRow row : {first, second})
-    EXPECT_TRUE(server->group.local_rmbs().announced(row, server->group.links())) << int{row};
+  const RmbRow second = tell_rmb(*server);
+  for (const RmbRow row : {first, second}) EXPECT_TRUE(server->announced(row)) << int{row};
 }
 
 TEST_F(LinkChanges, AnRmbIsAcceptedWhileALinkIsBeingPrepared) {
   connect(1, 1);
   client->up.push_back(true);
   client->group.handle_llc(0, {wire::LlcVersion::k2, add_link_request(7)}, now);
-  wire::ConfirmRkey request;
-  request.rkey = RemoteKey{0x777};
+  wire::ConfirmRkey request{.rkey = RemoteKey{0x777}};
   client->group.handle_llc(0, {wire::LlcVersion::k2, request}, now);
   const auto accepted = answer<wire::ConfirmRkey>(*client);
   EXPECT_FALSE(accepted.refused);
@@ -307,9 +263,7 @@ TEST_F(LinkChanges, AnRmbIsAcceptedWhileALinkIsBeingPrepared) {
 TEST_F(LinkChanges, AConfirmationOfAnotherNumberOrKindConfirmsNothing) {
   set_up(1, 1);
   drop_output(*server);
-  wire::ConfirmLink other;
-  other.kind = LlcKind::kResponse;
-  other.link = LinkNumber{3};
+  wire::ConfirmLink other{.kind = LlcKind::kResponse, .link = LinkNumber{3}};
   inject(*server, 0, other);
   EXPECT_FALSE(server->group.usable());
   EXPECT_EQ(number(*server, 0), LinkNumber{1});
@@ -325,9 +279,7 @@ TEST_F(LinkChanges, AConfirmationOfAnotherNumberOrKindConfirmsNothing) {
 
 TEST_F(LinkChanges, ALinkKeepsItsNumberWhateverIsConfirmed) {
   until_added_at_the_client();
-  wire::ConfirmLink other;
-  other.link = LinkNumber{9};
-  inject(*client, 1, other);
+  inject(*client, 1, wire::ConfirmLink{.link = LinkNumber{9}});
   EXPECT_TRUE(silent(*client));
   EXPECT_EQ(number(*client, 1), LinkNumber{7});
   EXPECT_EQ(client->group.links().active_count(), 1U);
@@ -337,8 +289,7 @@ TEST_F(LinkChanges, ALinkThatIsDownIsNotConfirmed) {
   connect(2, 2);
   client->group.handle_link_down(1, now, "the cable was cut");
   drop_output(*client);
-  wire::ConfirmLink request;
-  request.link = LinkNumber{2};
+  wire::ConfirmLink request{.link = LinkNumber{2}};
   client->group.handle_llc(1, {wire::LlcVersion::k2, request}, now);
   EXPECT_TRUE(silent(*client));
   EXPECT_FALSE(client->group.links().active(1));
@@ -349,12 +300,10 @@ TEST_F(LinkChanges, ALinkThatIsDownIsNotConfirmed) {
 // The peer began it on a link that has gone.
 TEST_F(LinkChanges, AContinuationIsNotTakenOverByTheNextLinkAtItsIndex) {
   connect(2, 2);
-  wire::ConfirmRkey begun;
-  begun.rkey = RemoteKey{0x999};
+  wire::ConfirmRkey begun{.rkey = RemoteKey{0x999}};
   for (int i = 0; i < 2; ++i) begun.others.push({LinkNumber{99}, {}, {}});
   begun.to_follow = 1;
-  inject(*server, 1, begun);
-  answer<wire::ConfirmRkey>(*server);
+  ask(*server, 1, begun);
   const LinkNumber gone = number(*server, 1);
   for (int i = 0; i < 8 && (!server->group.links().active(1) || number(*server, 1) == gone); ++i) {
     cut(*client, 1);
@@ -370,26 +319,23 @@ TEST_F(LinkChanges, AContinuationIsNotTakenOverByTheNextLinkAtItsIndex) {
 
 TEST_F(LinkChanges, ALateAnswerOfOneLinkDoesNotEndADeletionOnAnother) {
   connect(2, 2);
-  dropped.insert(wire::LlcBody(wire::DeleteRkey{}).index());
+  drop<wire::DeleteRkey>();
   const RmbRow first = server->add_rmb();
   const RmbRow second = server->add_rmb();
   for (const RmbRow row : {first, second}) {
-    server->group.local_rmbs().want_deleted(row);
-    server->group.start_next_flow(now);
-    settle();
+    delete_rmb(*server, row);
     if (row == first) advance(kLlcAnswerWait);
   }
   const RmbRow third = server->add_rmb();
-  wire::DeleteRkey late;
-  late.kind = LlcKind::kResponse;
+  wire::DeleteRkey late{.kind = LlcKind::kResponse};
   inject(*server, 0, late);
   settle();
   EXPECT_TRUE(server->group.local_rmbs().deleted(first));
-  EXPECT_FALSE(server->group.local_rmbs().announced(third, server->group.links()));
+  EXPECT_FALSE(server->announced(third));
   inject(*server, 1, late);
   settle();
   EXPECT_TRUE(server->group.local_rmbs().deleted(second));
-  EXPECT_TRUE(server->group.local_rmbs().announced(third, server->group.links()));
+  EXPECT_TRUE(server->announced(third));
 }
 
 TEST_F(LinkChanges, AFirstContactThatFailsBeforeThereIsALinkEndsTheGroup) {
@@ -424,8 +370,7 @@ TEST_F(LinkChanges, AServerWhoseNewLinkIsTakenBackGoesOnAtOnce) {
   EXPECT_TRUE(server->moves.empty());
   EXPECT_EQ(server->released, (std::vector<LinkIndex>{1}));
   drop_output(*server);
-  const RmbRow row = server->add_rmb();
-  server->group.start_next_flow(now);
+  const RmbRow row = begin_to_tell_rmb(*server);
   EXPECT_EQ(answer<wire::ConfirmRkey>(*server).rkey, server->key(row, 0).rkey);
 }
 
@@ -445,23 +390,19 @@ TEST_F(LinkChanges, AWishIsAnsweredByTheLinkOrByARefusalAndNotByBoth) {
 TEST_F(LinkChanges, EventsNameTheirLinkAndReason) {
   connect(2, 2);
   server->events();
-  wire::ConfirmLink request;
-  request.kind = LlcKind::kResponse;
-  request.link = number(*server, 1);
-  request.eyecatcher_flags = 0;
+  wire::ConfirmLink request{
+      .kind = LlcKind::kResponse, .eyecatcher_flags = 0, .link = number(*server, 1)};
   inject(*server, 1, request);
-  const auto refused = server->group.output().poll_event();
-  ASSERT_TRUE(refused);
-  EXPECT_EQ(refused->kind, Kind::kLinkRefused);
-  EXPECT_EQ(refused->link, 1);
-  EXPECT_STREQ(refused->why, "CONFIRM_LINK: peer keeps eyecatchers in its buffers");
+  const GroupEvent refused = next_event(*server);
+  EXPECT_EQ(refused.kind, Kind::kLinkRefused);
+  EXPECT_EQ(refused.link, 1);
+  EXPECT_STREQ(refused.why, "CONFIRM_LINK: peer keeps eyecatchers in its buffers");
   server->group.doubt(1, Doubt::kPeerGone, now);
   server->group.handle_deadline(now);
   settle();
-  const auto tested = server->group.output().poll_event();
-  ASSERT_TRUE(tested);
-  EXPECT_EQ(tested->kind, Kind::kLinkTested);
-  EXPECT_EQ(tested->link, 1);
+  const GroupEvent tested = next_event(*server);
+  EXPECT_EQ(tested.kind, Kind::kLinkTested);
+  EXPECT_EQ(tested.link, 1);
 }
 
 TEST_F(LinkChanges, TheEndOfALinkSaysWhoseFaultItWas) {
@@ -505,11 +446,10 @@ TEST_F(LinkChanges, TheNextDeadlineIsTheEarliest) {
   server->group.handle_received(0, now + std::chrono::seconds(1));
   EXPECT_EQ(server->group.next_deadline(), now + times.test_link_interval);  // of the other link
   client->group.connection_added(0);
-  const RmbRow row = server->add_rmb();
-  server->group.start_next_flow(now);
+  const RmbRow row = begin_to_tell_rmb(*server);
   EXPECT_EQ(server->group.next_deadline(), now + kLlcAnswerWait);
   settle();
-  EXPECT_TRUE(server->group.local_rmbs().announced(row, server->group.links()));
+  EXPECT_TRUE(server->announced(row));
   server->group.doubt(1, Doubt::kPeerGone, now + std::chrono::seconds(1));
   EXPECT_EQ(server->group.next_deadline(), now + std::chrono::seconds(1));
 }
@@ -521,9 +461,7 @@ TEST(LinkGroupDeadline, IsTheRepetitionOfConfirmLinkAndThenTheLinger) {
   EXPECT_EQ(server.next_deadline(), std::nullopt);
   server.start_first_contact({}, {}, kNow);
   EXPECT_EQ(server.next_deadline(), kNow + kConfirmLinkRepeat);
-  wire::ConfirmLink answer;
-  answer.kind = LlcKind::kResponse;
-  answer.link = LinkNumber{1};
+  wire::ConfirmLink answer{.kind = LlcKind::kResponse, .link = LinkNumber{1}};
   server.handle_llc(0, {wire::LlcVersion::k2, answer}, kNow);
   EXPECT_EQ(server.next_deadline(), kNow + kTimes.linger);
   server.connection_added(0);
@@ -537,14 +475,9 @@ TEST(LinkGroupMessages, NameThePortOfTheQueuePair) {
   own.mac.bytes[5] = 6;
   own.gid.bytes[15] = 7;
   own.queue_pair = QpNumber{8};
-  Terms terms;
-  terms.version = 1;
-  terms.max_links = 2;
-  LinkGroup client(GroupRole::kClient, terms, GroupTimes{}, kNow, 2);
+  LinkGroup client(GroupRole::kClient, Terms{.version = 1, .max_links = 2}, GroupTimes{}, kNow, 2);
   client.start_first_contact(own, {}, kNow);
-  wire::ConfirmLink request;
-  request.link = LinkNumber{3};
-  client.handle_llc(0, {wire::LlcVersion::k1, request}, kNow);
+  client.handle_llc(0, {wire::LlcVersion::k1, wire::ConfirmLink{.link = LinkNumber{3}}}, kNow);
   const auto sent = client.output().poll_llc();
   ASSERT_TRUE(sent);
   const auto answer = std::get<wire::ConfirmLink>(wire::decode_llc(sent->bytes)->body);

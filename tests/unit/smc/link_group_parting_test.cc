@@ -15,25 +15,18 @@ constexpr GroupTimes kTimes{std::chrono::seconds(30), std::chrono::seconds(600)}
 constexpr TimePoint kNow{std::chrono::hours(1)};
 
 RecordedGroup confirmed(GroupRole role) {
-  Terms terms;
-  terms.max_connections = 16;
-  RecordedGroup group(role, terms, kTimes, kNow);
+  RecordedGroup group(role, Terms{.max_connections = 16}, kTimes, kNow);
   group.start_first_contact({}, {}, kNow);
-  wire::ConfirmLink confirm;
-  confirm.kind = role == GroupRole::kServer ? wire::LlcKind::kResponse : wire::LlcKind::kRequest;
-  confirm.link = LinkNumber{1};
+  wire::ConfirmLink confirm{
+      .kind = role == GroupRole::kServer ? wire::LlcKind::kResponse : wire::LlcKind::kRequest,
+      .link = LinkNumber{1}};
   group.handle_llc(0, {wire::LlcVersion::k2, confirm}, kNow);
   while (group.output().poll_llc()) continue;
   EXPECT_TRUE(group.usable());
   return group;
 }
 
-wire::DeleteLink all(bool orderly) {
-  wire::DeleteLink message;
-  message.all = true;
-  message.orderly = orderly;
-  return message;
-}
+wire::DeleteLink all(bool orderly) { return {.all = true, .orderly = orderly}; }
 
 // The group's final DELETE_LINK among its output, if there is one.
 std::optional<wire::DeleteLink> farewell(RecordedGroup& group) {
@@ -53,8 +46,7 @@ enum class Says { kOrderlyAll, kAll, kOneLink, kResponse, kTestLink };
 
 void hear(RecordedGroup& group, Says says) {
   wire::LlcBody body = wire::TestLink{};
-  wire::DeleteLink message;
-  message.link = LinkNumber{1};
+  wire::DeleteLink message{.link = LinkNumber{1}};
   switch (says) {
     case Says::kOrderlyAll:
       body = all(true);

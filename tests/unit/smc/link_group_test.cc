@@ -1,229 +1,128 @@
-#include "unit/smc/transcript.h"
-
-#include <gtest/gtest.h>
+// Goal: a group of one link from its first contact to its end. Method: link_hosts.h.
+#include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {
 namespace {
 
 using Kind = GroupEvent::Kind;
 
-constexpr GroupTimes kTimes{std::chrono::seconds(30), std::chrono::seconds(600)};
-
-class GroupPair : public testing::Test {
+class GroupPair : public LinkHosts {
  protected:
-  static Terms terms() {
-    Terms t;
-    t.max_connections = 16;
-    return t;
-  }
-  void confirm() {
-    client.start_first_contact({}, {}, now);
-    server.start_first_contact({}, {}, now);
-    settle();
-  }
-  static wire::LlcMessage decode(const LlcToSend& out) {
-    const auto message = wire::decode_llc(out.bytes);
-    EXPECT_TRUE(message);
-    return *message;
-  }
-  void settle() {
-    for (bool any = true; any;) {
-      any = false;
-      while (const auto out = server.output().poll_llc()) {
-        client.handle_received(out->link, now);
-        client.handle_llc(out->link, decode(*out), now);
-        any = true;
-      }
-      while (const auto out = client.output().poll_llc()) {
-        server.handle_received(out->link, now);
-        server.handle_llc(out->link, decode(*out), now);
-        any = true;
-      }
-    }
-  }
-  static std::vector<Kind> events(RecordedGroup& group) {
-    std::vector<Kind> kinds;
-    while (const auto event = group.output().poll_event()) kinds.push_back(event->kind);
-    return kinds;
-  }
-  // The group's answer to one request.
-  template <class Answer, class Request>
-  Answer ask(RecordedGroup& group, const Request& request) {
-    group.handle_llc(0, {wire::LlcVersion::k2, request}, now);
-    const auto out = group.output().poll_llc();
-    EXPECT_TRUE(out);
-    return std::get<Answer>(decode(*out).body);
-  }
-
-  TimePoint now{std::chrono::hours(1)};
-  RecordedGroup server{GroupRole::kServer, terms(), kTimes, now};
-  RecordedGroup client{GroupRole::kClient, terms(), kTimes, now};
+  const GroupTimes times;
 };
 
 TEST_F(GroupPair, FirstContactConfirmsLinkOneOnBothSides) {
-  EXPECT_FALSE(server.usable());
-  confirm();
-  EXPECT_TRUE(server.usable());
-  EXPECT_TRUE(client.usable());
-  EXPECT_EQ(client.links()[0]->number(), LinkNumber{1});
-  EXPECT_EQ(events(server), std::vector{Kind::kLinkConfirmed});
-  EXPECT_EQ(events(client), std::vector{Kind::kLinkConfirmed});
+  set_up(1, 1, 1);
+  EXPECT_FALSE(server->group.usable());
+  settle();
+  EXPECT_TRUE(server->group.usable());
+  EXPECT_TRUE(client->group.usable());
+  EXPECT_EQ(client->group.links()[0]->number(), LinkNumber{1});
+  EXPECT_EQ(server->events(), std::vector{Kind::kLinkConfirmed});
+  EXPECT_EQ(client->events(), std::vector{Kind::kLinkConfirmed});
 }
 
 TEST_F(GroupPair, AnUnansweredConfirmLinkIsRepeatedOnce) {
-  server.start_first_contact({}, {}, now);
-  EXPECT_TRUE(server.output().poll_llc());
-  EXPECT_FALSE(server.output().poll_llc());
-  server.handle_deadline(now + kConfirmLinkRepeat);
-  EXPECT_TRUE(server.output().poll_llc());
-  server.handle_deadline(now + 5 * kConfirmLinkRepeat);
-  EXPECT_FALSE(server.output().poll_llc());
+  set_up(1, 1, 1);
+  answer<wire::ConfirmLink>(*server);
+  EXPECT_TRUE(silent(*server));
+  server->group.handle_deadline(now + kConfirmLinkRepeat);
+  answer<wire::ConfirmLink>(*server);
+  server->group.handle_deadline(now + 5 * kConfirmLinkRepeat);
+  EXPECT_TRUE(silent(*server));
 }
 
 TEST_F(GroupPair, ARepeatedConfirmLinkIsAnsweredAgain) {
-  confirm();
-  wire::ConfirmLink again;
-  again.link = LinkNumber{1};
-  EXPECT_EQ(ask<wire::ConfirmLink>(client, again).kind, wire::LlcKind::kResponse);
-  EXPECT_EQ(events(client), std::vector{Kind::kLinkConfirmed});
+  connect(1, 1, 1);
+  EXPECT_EQ(ask(*client, 0, wire::ConfirmLink{.link = LinkNumber{1}}).kind,
+            wire::LlcKind::kResponse);
+  EXPECT_EQ(client->events(), std::vector{Kind::kLinkConfirmed});
 }
 
 TEST_F(GroupPair, APeerThatKeepsEyecatchersIsRefused) {
-  client.start_first_contact({}, {}, now);
-  wire::ConfirmLink request;
-  request.eyecatcher_flags = 0;
-  client.handle_llc(0, {wire::LlcVersion::k2, request}, now);
-  const auto event = client.output().poll_event();
-  ASSERT_TRUE(event);
-  EXPECT_EQ(event->kind, Kind::kLinkRefused);
-  EXPECT_EQ(event->reason, FallbackReason::kRmbeEyecatcher);
+  set_up(1, 1, 1);
+  inject(*client, 0, wire::ConfirmLink{.eyecatcher_flags = 0});
+  const GroupEvent event = next_event(*client);
+  EXPECT_EQ(event.kind, Kind::kLinkRefused);
+  EXPECT_EQ(event.reason, FallbackReason::kRmbeEyecatcher);
 }
 
 // The server then gives up as it does without an answer, and declines.
 TEST_F(GroupPair, AFirstRmbThatCannotBeWrittenLeavesConfirmLinkUnanswered) {
-  client.start_first_contact({}, {}, now);
-  client.handle_llc(0, {wire::LlcVersion::k2, wire::ConfirmLink{}}, now, "mapping");
-  const auto event = client.output().poll_event();
-  ASSERT_TRUE(event);
-  EXPECT_EQ(event->kind, Kind::kLinkRefused);
-  EXPECT_EQ(event->reason, FallbackReason::kMemoryRegistration);
-  EXPECT_FALSE(client.output().poll_llc());
-  EXPECT_FALSE(client.usable());
+  set_up(1, 1, 1);
+  inject(*client, 0, wire::ConfirmLink{}, "mapping");
+  const GroupEvent event = next_event(*client);
+  EXPECT_EQ(event.kind, Kind::kLinkRefused);
+  EXPECT_EQ(event.reason, FallbackReason::kMemoryRegistration);
+  EXPECT_TRUE(silent(*client));
+  EXPECT_FALSE(client->group.usable());
 }
 
 TEST_F(GroupPair, AnRmbThatCannotBeWrittenIsRefused) {
-  confirm();
-  wire::ConfirmRkey request;
-  request.rkey = RemoteKey{7};
-  client.handle_llc(0, {wire::LlcVersion::k2, request}, now, "mapping");
-  const auto out = client.output().poll_llc();
-  ASSERT_TRUE(out);
-  const auto answer = std::get<wire::ConfirmRkey>(decode(*out).body);
-  EXPECT_EQ(answer.kind, wire::LlcKind::kResponse);
-  EXPECT_EQ(answer.rkey, request.rkey);
-  EXPECT_TRUE(answer.refused);
-  EXPECT_FALSE(answer.retry);
-  EXPECT_EQ(client.peer_rmbs().count(), 0U);
+  connect(1, 1, 1);
+  inject(*client, 0, wire::ConfirmRkey{.rkey = RemoteKey{7}}, "mapping");
+  const auto refusal = answer<wire::ConfirmRkey>(*client);
+  EXPECT_EQ(refusal.kind, wire::LlcKind::kResponse);
+  EXPECT_EQ(refusal.rkey, RemoteKey{7});
+  EXPECT_TRUE(refusal.refused);
+  EXPECT_FALSE(refusal.retry);
+  EXPECT_EQ(client->group.peer_rmbs().count(), 1U);  // that of the first contact
 }
 
 TEST_F(GroupPair, MemoryOfALinkThatIsNotBeingAddedRefusesNothing) {
-  confirm();
-  events(client);
-  wire::ConfirmLink again;
-  again.link = LinkNumber{1};
-  client.handle_llc(0, {wire::LlcVersion::k2, again}, now, "mapping");
-  EXPECT_FALSE(client.output().poll_event());
-  EXPECT_FALSE(client.output().poll_llc());
-  EXPECT_TRUE(client.usable());
-}
-
-TEST_F(GroupPair, AnswersRkeyRequests) {
-  confirm();
-  wire::ConfirmRkey rkey;
-  rkey.rkey = RemoteKey{7};
-  const auto confirmed = ask<wire::ConfirmRkey>(client, rkey);
-  EXPECT_EQ(confirmed.kind, wire::LlcKind::kResponse);
-  EXPECT_FALSE(confirmed.refused);
-  EXPECT_EQ(confirmed.rkey, RemoteKey{7});
-  events(client);
-  wire::DeleteRkey gone;
-  gone.rkeys.push(RemoteKey{7});
-  EXPECT_EQ(ask<wire::DeleteRkey>(client, gone).kind, wire::LlcKind::kResponse);
-  const auto event = client.output().poll_event();
-  ASSERT_TRUE(event);
-  EXPECT_EQ(event->kind, Kind::kRkeyDeleted);
-  EXPECT_EQ(event->rkey, RemoteKey{7});
-}
-
-TEST_F(GroupPair, RejectsASecondLinkItDidNotAgreeTo) {
-  confirm();
-  wire::AddLink request;
-  request.link = LinkNumber{2};
-  const auto answer = ask<wire::AddLink>(client, request);
-  EXPECT_EQ(answer.kind, wire::LlcKind::kResponse);
-  EXPECT_TRUE(answer.rejected);
-  wire::ReqAddLink wish;
-  wish.gids.push(Gid{});
-  EXPECT_TRUE(ask<wire::ReqAddLink>(server, wish).rejected);
+  connect(1, 1, 1);
+  client->events();
+  inject(*client, 0, wire::ConfirmLink{.link = LinkNumber{1}}, "mapping");
+  EXPECT_FALSE(client->group.output().poll_event());
+  EXPECT_TRUE(silent(*client));
+  EXPECT_TRUE(client->group.usable());
 }
 
 TEST_F(GroupPair, AnIdleLinkIsTestedAndTheEchoMeasured) {
-  confirm();
-  events(server);
-  now += kTimes.test_link_interval;
-  server.handle_deadline(now);
-  const auto out = server.output().poll_llc();
-  ASSERT_TRUE(out);
-  client.handle_llc(0, decode(*out), now);
+  connect(1, 1, 1);
+  server->events();
+  now += times.test_link_interval;
+  server->group.handle_deadline(now);
+  ASSERT_TRUE(carry(*server));
   now += std::chrono::microseconds(50);
   settle();
-  const auto event = server.output().poll_event();
-  ASSERT_TRUE(event);
-  EXPECT_EQ(event->kind, Kind::kLinkTested);
-  EXPECT_EQ(event->round_trip, std::chrono::microseconds(50));
+  const GroupEvent event = next_event(*server);
+  EXPECT_EQ(event.kind, Kind::kLinkTested);
+  EXPECT_EQ(event.round_trip, std::chrono::microseconds(50));
 }
 
 TEST_F(GroupPair, ASilentPeerIsFoundByTheTestAndEndsTheGroup) {
-  confirm();
-  events(server);
-  now += kTimes.test_link_interval;
-  server.handle_deadline(now);
-  server.handle_deadline(now + kLlcAnswerWait - Duration(1));
-  EXPECT_TRUE(server.usable());
-  server.handle_deadline(now + kLlcAnswerWait);
-  EXPECT_TRUE(server.terminated());
-  EXPECT_EQ(events(server), (std::vector{Kind::kLinkDead, Kind::kTerminated}));
+  connect(1, 1, 1);
+  server->events();
+  now += times.test_link_interval;
+  server->group.handle_deadline(now);
+  server->group.handle_deadline(now + kLlcAnswerWait - Duration(1));
+  EXPECT_TRUE(server->group.usable());
+  server->group.handle_deadline(now + kLlcAnswerWait);
+  EXPECT_TRUE(server->group.terminated());
+  EXPECT_EQ(server->events(), (std::vector{Kind::kLinkDead, Kind::kTerminated}));
 }
 
 TEST_F(GroupPair, ADoubtIsAskedAtOnceAndOnlyOnce) {
-  confirm();
-  server.doubt(0, Doubt::kPeerGone, now);
-  EXPECT_EQ(server.next_deadline(), now);
-  server.handle_deadline(now);
-  server.doubt(0, Doubt::kPeerGone, now);
-  server.handle_deadline(now);
-  const auto out = server.output().poll_llc();
-  ASSERT_TRUE(out);
-  EXPECT_TRUE(std::holds_alternative<wire::TestLink>(decode(*out).body));
-  EXPECT_FALSE(server.output().poll_llc());
-  client.handle_llc(0, decode(*out), now);
+  connect(1, 1, 1);
+  server->group.doubt(0, Doubt::kPeerGone, now);
+  EXPECT_EQ(server->group.next_deadline(), now);
+  server->group.handle_deadline(now);
+  server->group.doubt(0, Doubt::kPeerGone, now);
+  server->group.handle_deadline(now);
+  const auto test = answer<wire::TestLink>(*server);
+  EXPECT_TRUE(silent(*server));
+  inject(*client, 0, test);
   settle();
-  server.handle_deadline(now + kLlcAnswerWait);
-  EXPECT_TRUE(server.usable());
+  server->group.handle_deadline(now + kLlcAnswerWait);
+  EXPECT_TRUE(server->group.usable());
 }
 
 TEST_F(GroupPair, ADoubtOfASilentPeerEndsTheGroupWithoutAnInterval) {
-  constexpr GroupTimes kNoInterval{Duration::zero(), kTimes.linger};
-  RecordedGroup never(GroupRole::kServer, terms(), kNoInterval, now);
+  RecordedGroup never(GroupRole::kServer, terms, {Duration::zero(), times.linger}, now);
   never.start_first_contact({}, {}, now);
-  client.start_first_contact({}, {}, now);
-  for (bool any = true; any;) {
-    any = false;
-    while (const auto out = never.output().poll_llc())
-      client.handle_llc(0, decode(*out), now), any = true;
-    while (const auto out = client.output().poll_llc())
-      never.handle_llc(0, decode(*out), now), any = true;
-  }
+  const wire::ConfirmLink confirmed{.kind = wire::LlcKind::kResponse, .link = LinkNumber{1}};
+  never.handle_llc(0, {wire::LlcVersion::k2, confirmed}, now);
   ASSERT_TRUE(never.usable());
   never.doubt(0, Doubt::kPeerGone, now);
   never.handle_deadline(now);
@@ -231,132 +130,90 @@ TEST_F(GroupPair, ADoubtOfASilentPeerEndsTheGroupWithoutAnInterval) {
   EXPECT_TRUE(never.terminated());
 }
 
-TEST_F(GroupPair, TrafficProvesThePeerAlive) {
-  confirm();
-  now += kTimes.test_link_interval;
-  server.handle_deadline(now);
-  server.handle_received(0, now + Duration(1));
-  server.handle_deadline(now + kLlcAnswerWait);
-  EXPECT_TRUE(server.usable());
-}
-
 TEST_F(GroupPair, AnIdleGroupIsEndedByTheServerFirst) {
-  confirm();
-  events(client);
-  now += kTimes.linger;
-  client.handle_deadline(now);
-  EXPECT_TRUE(client.usable());
-  server.handle_deadline(now);
-  EXPECT_TRUE(server.terminated());
+  connect(1, 1, 1);
+  client->events();
+  now += times.linger;
+  client->group.handle_deadline(now);
+  EXPECT_TRUE(client->group.usable());
+  server->group.handle_deadline(now);
+  EXPECT_TRUE(server->group.terminated());
   settle();
-  EXPECT_TRUE(client.terminated());
+  EXPECT_TRUE(client->group.terminated());
 }
 
 TEST_F(GroupPair, AGroupInUseDoesNotLinger) {
-  confirm();
-  server.connection_added(0);
-  server.handle_received(0, now + kTimes.linger);
-  server.handle_deadline(now + kTimes.linger);
-  EXPECT_TRUE(server.usable());
-  server.connection_removed(0, now + kTimes.linger);
-  server.handle_received(0, now + 2 * kTimes.linger);
-  server.handle_deadline(now + 2 * kTimes.linger);
-  EXPECT_TRUE(server.terminated());
+  connect(1, 1, 1);
+  server->group.connection_added(0);
+  server->group.handle_received(0, now + times.linger);
+  server->group.handle_deadline(now + times.linger);
+  EXPECT_TRUE(server->group.usable());
+  server->group.connection_removed(0, now + times.linger);
+  server->group.handle_received(0, now + 2 * times.linger);
+  server->group.handle_deadline(now + 2 * times.linger);
+  EXPECT_TRUE(server->group.terminated());
 }
 
 TEST_F(GroupPair, HasRoomForTheAgreedNumberOfConnections) {
-  confirm();
+  terms.max_connections = 16;
+  connect(1, 1, 1);
   for (int i = 0; i < 16; ++i) {
-    EXPECT_TRUE(server.links().has_room_for_connection());
-    server.connection_added(server.links().least_used());
+    EXPECT_TRUE(server->group.links().has_room_for_connection());
+    server->group.connection_added(server->group.links().least_used());
   }
-  EXPECT_FALSE(server.links().has_room_for_connection());
+  EXPECT_FALSE(server->group.links().has_room_for_connection());
 }
 
 TEST_F(GroupPair, DeletingTheOnlyLinkEndsTheGroupAndIsAnswered) {
-  confirm();
-  wire::DeleteLink request;
-  request.link = LinkNumber{1};
-  EXPECT_EQ(ask<wire::DeleteLink>(client, request).reason, wire::DeleteLinkReason::kOk);
-  EXPECT_TRUE(client.terminated());
-}
-
-TEST_F(GroupPair, DeletingAnUnknownLinkIsAnsweredAndHarmless) {
-  confirm();
-  wire::DeleteLink request;
-  request.link = LinkNumber{9};
-  EXPECT_EQ(ask<wire::DeleteLink>(client, request).reason, wire::DeleteLinkReason::kUnknownLink);
-  EXPECT_TRUE(client.usable());
+  connect(1, 1, 1);
+  EXPECT_EQ(ask(*client, 0, wire::DeleteLink{.link = LinkNumber{1}}).reason,
+            wire::DeleteLinkReason::kOk);
+  EXPECT_TRUE(client->group.terminated());
 }
 
 TEST_F(GroupPair, APeerThatAsksWithoutListeningLosesAnswersOnly) {
-  confirm();
-  for (int i = 0; i < 1000; ++i)
-    server.handle_llc(0, {wire::LlcVersion::k2, wire::TestLink{}}, now);
-  EXPECT_TRUE(server.usable());
-  wire::DeleteLink all;
-  all.all = true;
-  for (int i = 0; i < 1000; ++i) {
-    wire::DeleteRkey flood;
-    flood.rkeys.push(RemoteKey{1});
-    server.handle_llc(0, {wire::LlcVersion::k2, flood}, now);
-  }
-  server.handle_llc(0, {wire::LlcVersion::k2, all}, now);
-  EXPECT_EQ(events(server).back(), Kind::kTerminated);
+  connect(1, 1, 1);
+  for (int i = 0; i < 1000; ++i) inject(*server, 0, wire::TestLink{});
+  EXPECT_TRUE(server->group.usable());
+  wire::DeleteRkey flood;
+  flood.rkeys.push(RemoteKey{1});
+  for (int i = 0; i < 1000; ++i) inject(*server, 0, flood);
+  inject(*server, 0, wire::DeleteLink{.all = true});
+  EXPECT_EQ(server->events().back(), Kind::kTerminated);
   std::size_t answers = 0;
-  while (server.output().poll_llc()) ++answers;
+  while (server->group.output().poll_llc()) ++answers;
   EXPECT_LE(answers, kLlcQueueMax);
 }
 
-TEST_F(GroupPair, AMessageOfTheOtherVersionEndsTheGroup) {
-  confirm();
-  server.handle_llc(0, {wire::LlcVersion::k1, wire::TestLink{}}, now);
-  EXPECT_EQ(events(server).back(), Kind::kTerminated);
-  const auto last = server.output().poll_llc();
-  ASSERT_TRUE(last);
-  const auto message = wire::decode_llc(last->bytes);
-  ASSERT_TRUE(message);
-  EXPECT_EQ(message->version, wire::LlcVersion::k2);
-  const auto* word = std::get_if<wire::DeleteLink>(&message->body);
-  ASSERT_NE(word, nullptr);
-  EXPECT_TRUE(word->all);
-  EXPECT_EQ(word->reason, wire::DeleteLinkReason::kProtocolViolation);
-}
-
 TEST_F(GroupPair, ALinkThatAStrangerDisownsIsUsedAgainWhenThePeerAnswers) {
-  confirm();
-  EXPECT_TRUE(server.links().has_room_for_connection());
-  server.doubt(0, Doubt::kDisowned, now);
-  EXPECT_FALSE(server.links().has_room_for_connection());
-  EXPECT_EQ(server.next_deadline(), now);
-  server.handle_deadline(now);
+  connect(1, 1, 1);
+  EXPECT_TRUE(server->group.links().has_room_for_connection());
+  server->group.doubt(0, Doubt::kDisowned, now);
+  EXPECT_FALSE(server->group.links().has_room_for_connection());
+  EXPECT_EQ(server->group.next_deadline(), now);
+  server->group.handle_deadline(now);
   settle();
-  EXPECT_TRUE(server.links().has_room_for_connection());
+  EXPECT_TRUE(server->group.links().has_room_for_connection());
 }
 
 TEST_F(GroupPair, ALinkThatThePeerDisownsIsLost) {
-  confirm();
-  server.doubt(0, Doubt::kDisowned, now);
-  server.handle_deadline(now);
-  EXPECT_TRUE(server.output().poll_llc());  // to nobody
+  connect(1, 1, 1);
+  server->group.doubt(0, Doubt::kDisowned, now);
+  server->group.handle_deadline(now);
+  EXPECT_TRUE(server->group.output().poll_llc());  // to nobody
   now += kLlcAnswerWait;
-  EXPECT_TRUE(server.usable());
-  server.handle_deadline(now);
-  EXPECT_TRUE(server.terminated());
+  EXPECT_TRUE(server->group.usable());
+  server->group.handle_deadline(now);
+  EXPECT_TRUE(server->group.terminated());
 }
 
 TEST_F(GroupPair, UnaskedAnswersAreIgnored) {
-  confirm();
-  events(server);
-  wire::TestLink echo;
-  echo.kind = wire::LlcKind::kResponse;
-  server.handle_llc(0, {wire::LlcVersion::k2, echo}, now);
-  wire::ConfirmLink wrong;
-  wrong.kind = wire::LlcKind::kResponse;
-  wrong.link = LinkNumber{3};
-  server.handle_llc(0, {wire::LlcVersion::k2, wrong}, now);
-  EXPECT_FALSE(server.output().poll_event());
-  EXPECT_FALSE(server.output().poll_llc());
+  connect(1, 1, 1);
+  server->events();
+  inject(*server, 0, wire::TestLink{.kind = wire::LlcKind::kResponse});
+  inject(*server, 0, wire::ConfirmLink{.kind = wire::LlcKind::kResponse, .link = LinkNumber{3}});
+  EXPECT_FALSE(server->group.output().poll_event());
+  EXPECT_TRUE(silent(*server));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,15 @@ struct Host {
       if (group.links()[i]) group.local_rmbs().set_key(made, i, key(row, i));
     return made;
   }
+  bool announced(RmbRow rmb) { return group.local_rmbs().announced(rmb, group.links()); }
+  void lose_link(LinkIndex link, TimePoint now) {
+    group.handle_link_down(link, now, "the cable was cut");
+    perform(now);
+  }
+  void wake(TimePoint now) {
+    group.handle_deadline(now);
+    perform(now);
+  }
   void remove_rmb(RmbRow rmb) {
     group.local_rmbs().remove(rmb);
     std::erase(rmbs, rmb);
@@ -147,6 +157,9 @@ class LinkHosts : public testing::Test {
     set_up(server_ports, client_ports, links, version);
     settle();
   }
+  wire::LlcVersion version() const {
+    return terms.version == 1 ? wire::LlcVersion::k1 : wire::LlcVersion::k2;
+  }
   Host& other(Host& one) { return &one == &*server ? *client : *server; }
 
   // The other end of a link: the same number.
@@ -183,18 +196,45 @@ class LinkHosts : public testing::Test {
     EXPECT_TRUE(out);
     if (!out) return {};
     const auto message = wire::decode_llc(out->bytes);
+    EXPECT_EQ(message->version, version());
     EXPECT_TRUE(std::holds_alternative<Message>(message->body));
     return std::get<Message>(message->body);
+  }
+  // The answer to a request, which is a message of the same type.
+  template <class Message>
+  Message ask(Host& host, LinkIndex link, const Message& request) {
+    inject(host, link, request);
+    return answer<Message>(host);
+  }
+  static GroupEvent next_event(Host& host) {
+    const auto event = host.group.output().poll_event();
+    EXPECT_TRUE(event);
+    return event.value_or(GroupEvent{});
   }
   void settle() {
     for (int rounds = 0; carry(*server) || carry(*client); ++rounds) ASSERT_LT(rounds, 1000);
   }
   void advance(Duration by) {
     now += by;
-    for (Host* host : {&*server, &*client}) {
-      host->group.handle_deadline(now);
-      host->perform(now);
-    }
+    for (Host* host : {&*server, &*client}) host->wake(now);
+    settle();
+  }
+  RmbRow begin_to_tell_rmb(Host& host) {
+    const RmbRow made = host.add_rmb();
+    host.group.start_next_flow(now);
+    return made;
+  }
+  RmbRow tell_rmb(Host& host) {
+    const RmbRow made = begin_to_tell_rmb(host);
+    settle();
+    return made;
+  }
+  void begin_to_delete_rmb(Host& host, RmbRow rmb) {
+    host.group.local_rmbs().want_deleted(rmb);
+    host.group.start_next_flow(now);
+  }
+  void delete_rmb(Host& host, RmbRow rmb) {
+    begin_to_delete_rmb(host, rmb);
     settle();
   }
   // The port's links fail for both ends, and each end notices by itself.
@@ -208,8 +248,7 @@ class LinkHosts : public testing::Test {
     }
     for (const auto& [end, link] : dead) {
       if (only_one_notices && end != &host) continue;
-      end->group.handle_link_down(link, now, "the cable was cut");
-      end->perform(now);
+      end->lose_link(link, now);
     }
     settle();
   }
@@ -242,19 +281,27 @@ class LinkHosts : public testing::Test {
     return found;
   }
   template <class Message>
-  void inject(Host& to, LinkIndex link, const Message& message) {
-    to.group.handle_llc(
-        link,
-        {terms.version == 1 ? wire::LlcVersion::k1 : wire::LlcVersion::k2, wire::LlcBody(message)},
-        now);
+  void inject(Host& to, LinkIndex link, const Message& message, const char* unwritable = nullptr) {
+    to.group.handle_llc(link, {version(), wire::LlcBody(message)}, now, unwritable);
     to.perform(now);
   }
-  virtual bool lost(const wire::LlcBody&) { return false; }
+  static bool silent(Host& host) { return !host.group.output().poll_llc(); }
+  static void drop_output(Host& host) {
+    while (host.group.output().poll_llc()) continue;
+  }
+  // From now on, messages of this type do not arrive.
+  template <class Message>
+  void drop() {
+    dropped.insert(wire::LlcBody(Message{}).index());
+  }
+  bool lost(const wire::LlcBody& body) const { return drops_all || dropped.contains(body.index()); }
 
   TimePoint now{std::chrono::hours(1)};
   Terms terms;
   std::optional<Host> server, client;
   bool only_one_notices = false;
+  bool drops_all = false;
+  std::set<std::size_t> dropped;
   std::vector<std::pair<bool, wire::LlcBody>> trace;
 };
 

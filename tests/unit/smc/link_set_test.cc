@@ -2,9 +2,9 @@
 // the next connection. Method: links between named ports, no messages.
 #include "smc/group/link_set.h"
 
-#include <chrono>
-
 #include <gtest/gtest.h>
+
+#include "group_parts.h"
 
 namespace fairlead::smc {
 namespace {
@@ -21,13 +21,6 @@ class Links : public testing::Test {
   }
   unsigned number(LinkIndex link) const { return set[link]->number().value; }
   LinkSet set{2, 2, TimePoint{}};
-
- private:
-  static LinkIdentity at_port(std::uint8_t port) {
-    LinkIdentity identity;
-    identity.gid.bytes[15] = port;
-    return identity;
-  }
 };
 
 TEST_F(Links, NumbersSkipZeroAndThoseInUse) {

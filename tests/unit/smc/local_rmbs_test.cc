@@ -4,14 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include "group_parts.h"
+
 namespace fairlead::smc {
 namespace {
 
-RmbKey key(std::uint32_t rkey) { return {RemoteKey{rkey}, RemoteAddress{rkey * 4096ULL}}; }
-
 wire::DeleteRkey answer(std::uint32_t rkey = 0) {
-  wire::DeleteRkey message;
-  message.kind = wire::LlcKind::kResponse;
+  wire::DeleteRkey message{.kind = wire::LlcKind::kResponse};
   if (rkey != 0) message.rkeys.push(RemoteKey{rkey});
   return message;
 }
@@ -20,16 +19,14 @@ class Rmbs : public testing::Test {
  protected:
   Rmbs() {
     for (LinkIndex i = 0; i < 2; ++i) {
-      LinkIdentity identity;
-      identity.gid.bytes[15] = i;
-      links[i].emplace(links.next_number(), identity, TimePoint{});
+      links[i].emplace(links.next_number(), at_port(i), TimePoint{});
       links[i]->set_state(LinkState::kActive);
     }
   }
   // One with keys on both links.
   RmbRow add(std::uint32_t rkey) {
-    const RmbRow rmb = *rmbs.add(0, key(rkey));
-    rmbs.set_key(rmb, 1, key(rkey + 1));
+    const RmbRow rmb = *rmbs.add(0, rmb_key(rkey));
+    rmbs.set_key(rmb, 1, rmb_key(rkey + 1));
     return rmb;
   }
   void request(RmbRow rmb) {
@@ -80,7 +77,7 @@ TEST_F(Rmbs, AddLinkListsWhatThePeerKnowsOnTheCarrier) {
   rmbs.set_announced(rmb, bit(0));
   const auto entry = rmbs.entry(rmb, 0, 1);
   ASSERT_TRUE(entry);
-  EXPECT_EQ(*entry, (wire::RkeyEntry{RemoteKey{10}, RemoteKey{11}, key(11).address}));
+  EXPECT_EQ(*entry, (wire::RkeyEntry{RemoteKey{10}, RemoteKey{11}, rmb_key(11).address}));
   EXPECT_FALSE(rmbs.entry(rmb, 0, 2));  // no key there
   request(rmb);
   EXPECT_FALSE(rmbs.entry(rmb, 0, 1));  // it is being deleted
@@ -125,8 +122,8 @@ TEST_F(Rmbs, ALostAnswerIsRequestedOnAnotherLink) {
 }
 
 TEST_F(Rmbs, RowsHaveALimit) {
-  for (std::uint32_t i = 0; i < kRmbsMax; ++i) ASSERT_TRUE(rmbs.add(0, key(100 + i)));
-  const auto refused = rmbs.add(0, key(5000));
+  for (std::uint32_t i = 0; i < kRmbsMax; ++i) ASSERT_TRUE(rmbs.add(0, rmb_key(100 + i)));
+  const auto refused = rmbs.add(0, rmb_key(5000));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::kExhausted);
   EXPECT_FALSE(rmbs.next_to_delete(links));
@@ -165,14 +162,14 @@ TEST_F(Rmbs, OneToBeDeletedIsListedUntilThePeerIsAsked) {
 }
 
 TEST_F(Rmbs, OneWithoutAKeyOnTheCarrierIsNotListed) {
-  const RmbRow rmb = *rmbs.add(1, key(10));
+  const RmbRow rmb = *rmbs.add(1, rmb_key(10));
   EXPECT_FALSE(rmbs.entry(rmb, 0, 1));
   rmbs.set_announced(rmb, bit(0));
   EXPECT_FALSE(rmbs.entry(rmb, 0, 1));
 }
 
 TEST_F(Rmbs, ADeletionUsesTheOldestLinkThatHasAKey) {
-  const RmbRow rmb = *rmbs.add(1, key(10));
+  const RmbRow rmb = *rmbs.add(1, rmb_key(10));
   rmbs.want_deleted(rmb);
   EXPECT_EQ(rmbs.next_to_delete(links)->carrier, 1);
   const RmbRow both = add(20);
@@ -195,7 +192,7 @@ TEST_F(Rmbs, TheNextLinkAtAnIndexOwesNoAnswer) {
 
 TEST(RmbsDeathTest, OneThatThePeerMayWriteToIsNotRemoved) {
   LocalRmbs rmbs;
-  const RmbRow rmb = *rmbs.add(0, key(10));
+  const RmbRow rmb = *rmbs.add(0, rmb_key(10));
   EXPECT_DEATH(rmbs.remove(rmb), "assertion failed");
 }
 

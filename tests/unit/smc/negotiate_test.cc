@@ -60,44 +60,33 @@ TEST(Proposal, OffersThreeLinksAndLeavesTheChoiceToTheServer) {
   }
 }
 
-struct Refused {
-  const char* name;
-  void (*change)(wire::Proposal&);
-  R reason;
-};
-
-class RefusedProposal : public testing::TestWithParam<Refused> {};
-
-TEST_P(RefusedProposal, NamesTheReason) {
-  wire::Proposal proposal = proposal_of(offer_of({"A"}));
-  GetParam().change(proposal);
-  const auto terms = judge_proposal(proposal, offer_of({"A"}), 2);
-  ASSERT_FALSE(terms);
-  EXPECT_EQ(terms.error(), GetParam().reason);
+TEST(Proposal, ThatIsRefusedNamesTheReason) {
+  using wire::ClcPath;
+  const struct {
+    void (*change)(wire::Proposal&);
+    R reason;
+  } kTable[] = {
+      {[](wire::Proposal& p) { p.v2_path = ClcPath::kNone; }, R::kPeerNoSmc},
+      {[](wire::Proposal& p) { p.v2_path = ClcPath::kSmcd; }, R::kPeerNoSmc},
+      {[](wire::Proposal& p) {
+         p.version = 1;
+         p.v1_path = ClcPath::kSmcr;
+         p.v2_path = ClcPath::kNone;
+         p.v2.reset();
+       },
+       R::kPeerNoSmc},
+      {[](wire::Proposal& p) { p.v2->ueids.count = 0; }, R::kPeerNoUeid},
+      {[](wire::Proposal& p) { p.v2->ueids.items[0] = *wire::eid_from("Z"); }, R::kNoDevice},
+      {[](wire::Proposal& p) { p.v2->max_connections = 15; }, R::kMaxConnectionsMismatch},
+      {[](wire::Proposal& p) { p.v2->max_links = 0; }, R::kMaxLinksMismatch}};
+  for (const auto& row : kTable) {
+    wire::Proposal proposal = proposal_of(offer_of({"A"}));
+    row.change(proposal);
+    const auto terms = judge_proposal(proposal, offer_of({"A"}), 2);
+    ASSERT_FALSE(terms) << &row - kTable;
+    EXPECT_EQ(terms.error(), row.reason) << &row - kTable;
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Checks, RefusedProposal,
-    testing::Values(
-        Refused{"NoUsablePath", [](wire::Proposal& p) { p.v2_path = wire::ClcPath::kNone; },
-                R::kPeerNoSmc},
-        Refused{"SmcdOnly", [](wire::Proposal& p) { p.v2_path = wire::ClcPath::kSmcd; },
-                R::kPeerNoSmc},
-        Refused{"VersionOneOnly",
-                [](wire::Proposal& p) {
-                  p.version = 1;
-                  p.v1_path = wire::ClcPath::kSmcr;
-                  p.v2_path = wire::ClcPath::kNone;
-                  p.v2.reset();
-                },
-                R::kPeerNoSmc},
-        Refused{"NoUeid", [](wire::Proposal& p) { p.v2->ueids.count = 0; }, R::kPeerNoUeid},
-        Refused{"OtherUeid", [](wire::Proposal& p) { p.v2->ueids.items[0] = *wire::eid_from("Z"); },
-                R::kNoDevice},
-        Refused{"TooFewConnections", [](wire::Proposal& p) { p.v2->max_connections = 15; },
-                R::kMaxConnectionsMismatch},
-        Refused{"NoLinks", [](wire::Proposal& p) { p.v2->max_links = 0; }, R::kMaxLinksMismatch}),
-    [](const auto& given) { return std::string(given.param.name); });
 
 TEST(Proposal, ReleaseZeroHasFixedLimits) {
   wire::Proposal proposal = proposal_of(offer_of({"A"}));

@@ -7,11 +7,24 @@
 namespace fairlead::smc {
 namespace {
 
-wire::ConfirmRkey announcement(std::uint32_t rkey) {
-  wire::ConfirmRkey message;
-  message.kind = wire::LlcKind::kRequest;
-  message.rkey = RemoteKey{rkey};
-  message.address = RemoteAddress{4096};
+wire::ConfirmRkey announcement(std::uint32_t rkey,
+                               std::initializer_list<wire::RkeyOnLink> others = {},
+                               std::uint8_t to_follow = 0) {
+  wire::ConfirmRkey message{
+      .rkey = RemoteKey{rkey}, .address = RemoteAddress{4096}, .to_follow = to_follow};
+  for (const wire::RkeyOnLink& other : others) message.others.push(other);
+  return message;
+}
+
+wire::ConfirmRkeyCont continuation(const wire::RkeyOnLink& other, std::uint8_t to_follow = 0) {
+  wire::ConfirmRkeyCont message{.to_follow = to_follow};
+  message.others.push(other);
+  return message;
+}
+
+wire::DeleteRkey deletion_of(std::initializer_list<std::uint32_t> rkeys) {
+  wire::DeleteRkey message;
+  for (const std::uint32_t rkey : rkeys) message.rkeys.push(RemoteKey{rkey});
   return message;
 }
 
@@ -26,17 +39,21 @@ class Peer : public testing::Test {
   wire::RkeyOnLink on(LinkIndex link, std::uint32_t rkey) const {
     return {links[link]->number(), RemoteKey{rkey}, RemoteAddress{4096}};
   }
+  template <class Message>
+  auto answer(LinkIndex link, const Message& message,
+              std::optional<LinkIndex> adding = std::nullopt) {
+    return rmbs.answer(link, message, links, adding);
+  }
   LinkSet links{kLinksMax, 255, TimePoint{}};
   PeerRmbs rmbs;
   LinkGroupOutput out{wire::LlcVersion::k2};
 };
 
 TEST_F(Peer, AnAnnouncementIsKnownOnAllLinksThatItNames) {
-  wire::ConfirmRkey request = announcement(10);
-  request.others.push(on(1, 11));
-  const auto answer = rmbs.answer(0, request, links, std::nullopt);
-  EXPECT_EQ(answer.kind, wire::LlcKind::kResponse);
-  EXPECT_FALSE(answer.refused);
+  const wire::RkeyOnLink unknown{LinkNumber{99}, RemoteKey{1}, RemoteAddress{1}};
+  const auto answered = answer(0, announcement(10, {on(1, 11), unknown}));
+  EXPECT_EQ(answered.kind, wire::LlcKind::kResponse);
+  EXPECT_FALSE(answered.refused);
   const auto row = rmbs.keys().find(0, RemoteKey{10});
   ASSERT_TRUE(row);
   EXPECT_EQ(rmbs.keys().find(1, RemoteKey{11}), row);
@@ -44,78 +61,58 @@ TEST_F(Peer, AnAnnouncementIsKnownOnAllLinksThatItNames) {
 
 TEST_F(Peer, ARepetitionAddsALinkToTheSameRow) {
   rmbs.add_first(1, {RemoteKey{11}, RemoteAddress{4096}});
-  wire::ConfirmRkey request = announcement(10);
-  request.others.push(on(1, 11));
-  (void)rmbs.answer(0, request, links, std::nullopt);
+  (void)answer(0, announcement(10, {on(1, 11)}));
   EXPECT_EQ(rmbs.keys().count(), 1U);
 }
 
 TEST_F(Peer, OneThatLacksTheLinkBeingAddedIsToBeAnnouncedAgain) {
-  const auto answer = rmbs.answer(0, announcement(10), links, LinkIndex{2});
-  EXPECT_TRUE(answer.refused);
-  EXPECT_TRUE(answer.retry);
+  const auto answered = answer(0, announcement(10), LinkIndex{2});
+  EXPECT_TRUE(answered.refused);
+  EXPECT_TRUE(answered.retry);
+  EXPECT_FALSE(answer(0, announcement(10, {on(2, 12)}), LinkIndex{2}).refused);
 }
 
 TEST_F(Peer, RowsHaveALimit) {
   for (std::uint32_t i = 0; i < kRmbsMax; ++i)
-    ASSERT_FALSE(rmbs.answer(0, announcement(100 + i), links, std::nullopt).refused);
-  const auto answer = rmbs.answer(0, announcement(5000), links, std::nullopt);
-  EXPECT_TRUE(answer.refused);
-  EXPECT_FALSE(answer.retry);
+    ASSERT_FALSE(answer(0, announcement(100 + i)).refused);
+  const auto answered = answer(0, announcement(5000));
+  EXPECT_TRUE(answered.refused);
+  EXPECT_FALSE(answered.retry);
 }
 
 TEST_F(Peer, ContinuationsFollowTheirCount) {
-  wire::ConfirmRkey request = announcement(10);
-  request.to_follow = 2;
-  EXPECT_FALSE(rmbs.answer(0, request, links, std::nullopt).refused);
-  wire::ConfirmRkeyCont more;
-  more.kind = wire::LlcKind::kRequest;
-  more.others.push(on(1, 11));
-  more.to_follow = 1;
-  const auto first = rmbs.answer(0, more, links, std::nullopt);
+  EXPECT_FALSE(answer(0, announcement(10, {}, 2)).refused);
+  const auto first = answer(0, continuation(on(1, 11), 1));
   ASSERT_TRUE(first);
   EXPECT_FALSE(first->refused);
-  more.others.items[0] = on(2, 12);
-  more.to_follow = 0;
-  ASSERT_TRUE(rmbs.answer(0, more, links, std::nullopt));
+  ASSERT_TRUE(answer(0, continuation(on(2, 12))));
   EXPECT_TRUE(rmbs.keys().find(2, RemoteKey{12}));
-  EXPECT_FALSE(rmbs.answer(0, more, links, std::nullopt));  // one too many
+  EXPECT_FALSE(answer(0, continuation(on(2, 12))));  // one too many
 }
 
 TEST_F(Peer, AContinuationWithAnotherCountIsAViolation) {
-  wire::ConfirmRkey request = announcement(10);
-  request.to_follow = 1;
-  (void)rmbs.answer(0, request, links, std::nullopt);
-  wire::ConfirmRkeyCont more;
-  more.others.push(on(1, 11));
-  more.to_follow = 1;
-  const auto answer = rmbs.answer(0, more, links, std::nullopt);
-  ASSERT_FALSE(answer);
-  EXPECT_STREQ(answer.error().what,
+  (void)answer(0, announcement(10, {}, 1));
+  const auto answered = answer(0, continuation(on(1, 11), 1));
+  ASSERT_FALSE(answered);
+  EXPECT_STREQ(answered.error().what,
                "the peer's CONFIRM_RKEY_CONT does not have the announced count of links");
 }
 
 TEST_F(Peer, ARefusedOneOrALostLinkHasNoContinuation) {
-  wire::ConfirmRkey request = announcement(10);
-  request.to_follow = 1;
-  wire::ConfirmRkeyCont more;
-  more.others.push(on(1, 11));
-  (void)rmbs.answer(0, request, links, std::nullopt);
+  const wire::ConfirmRkey request = announcement(10, {}, 1);
+  const wire::ConfirmRkeyCont more = continuation(on(1, 11));
+  (void)answer(0, request);
   EXPECT_TRUE(rmbs.refuse(0, request).refused);
-  EXPECT_FALSE(rmbs.answer(0, more, links, std::nullopt));
-  (void)rmbs.answer(0, request, links, std::nullopt);
+  EXPECT_FALSE(answer(0, more));
+  (void)answer(0, request);
   rmbs.handle_link_gone(0);
-  EXPECT_FALSE(rmbs.answer(0, more, links, std::nullopt));
+  EXPECT_FALSE(answer(0, more));
 }
 
 TEST_F(Peer, ADeletedOneGoesWithTheKeysOfAllLinks) {
-  wire::ConfirmRkey request = announcement(10);
-  request.others.push(on(1, 11));
-  (void)rmbs.answer(0, request, links, std::nullopt);
-  wire::DeleteRkey deletion;
-  deletion.rkeys.push(RemoteKey{10});
-  const auto answer = rmbs.answer(0, deletion, false, out);
-  EXPECT_FALSE(answer.some_unknown);
+  (void)answer(0, announcement(10, {on(1, 11)}));
+  const auto answered = rmbs.answer(0, deletion_of({10}), false, out);
+  EXPECT_FALSE(answered.some_unknown);
   EXPECT_EQ(out.poll_event()->rkey, RemoteKey{10});
   const auto other = out.poll_event();
   ASSERT_TRUE(other);
@@ -126,11 +123,8 @@ TEST_F(Peer, ADeletedOneGoesWithTheKeysOfAllLinks) {
 }
 
 TEST_F(Peer, UnknownKeysAreCountedInVersion2AndMaskedInVersion1) {
-  (void)rmbs.answer(0, announcement(10), links, std::nullopt);
-  wire::DeleteRkey deletion;
-  deletion.rkeys.push(RemoteKey{10});
-  deletion.rkeys.push(RemoteKey{98});
-  deletion.rkeys.push(RemoteKey{99});
+  (void)answer(0, announcement(10));
+  const wire::DeleteRkey deletion = deletion_of({10, 98, 99});
   const auto counted = rmbs.answer(0, deletion, false, out);
   EXPECT_TRUE(counted.some_unknown);
   EXPECT_EQ(counted.error_mask, 2);
@@ -155,13 +149,13 @@ TEST_F(Peer, NoAnswerRepeatsTheRefusalOfARequest) {
   wire::ConfirmRkey request = announcement(10);
   request.refused = request.retry = true;
   request.to_follow = 1;
-  const auto begun = rmbs.answer(0, request, links, std::nullopt);
+  const auto begun = answer(0, request);
   EXPECT_FALSE(begun.refused);
   EXPECT_FALSE(begun.retry);
   wire::ConfirmRkeyCont more;
   more.refused = more.retry = true;
   more.others.push(on(1, 11));
-  const auto rest = rmbs.answer(0, more, links, std::nullopt);
+  const auto rest = answer(0, more);
   ASSERT_TRUE(rest);
   EXPECT_EQ(rest->kind, wire::LlcKind::kResponse);
   EXPECT_FALSE(rest->refused);
@@ -173,58 +167,46 @@ TEST_F(Peer, NoAnswerRepeatsTheRefusalOfARequest) {
 }
 
 TEST_F(Peer, AContinuationInsideTheOthersIsNotRefusedForGood) {
-  wire::ConfirmRkey request = announcement(10);
-  request.to_follow = 2;
-  (void)rmbs.answer(0, request, links, LinkIndex{3});
-  wire::ConfirmRkeyCont more;
-  more.others.push(on(1, 11));
-  more.to_follow = 1;
+  (void)answer(0, announcement(10, {}, 2), LinkIndex{3});
+  wire::ConfirmRkeyCont more = continuation(on(1, 11), 1);
   more.retry = true;
-  const auto between = rmbs.answer(0, more, links, LinkIndex{3});
+  const auto between = answer(0, more, LinkIndex{3});
   ASSERT_TRUE(between);
   EXPECT_FALSE(between->refused);  // what follows may name the link
   EXPECT_FALSE(between->retry);
   more.others.items[0] = on(2, 12);
   more.to_follow = 0;
-  const auto last = rmbs.answer(0, more, links, LinkIndex{3});
+  const auto last = answer(0, more, LinkIndex{3});
   ASSERT_TRUE(last);
   EXPECT_TRUE(last->refused);
   EXPECT_TRUE(last->retry);
+  (void)answer(0, announcement(10, {}, 1), LinkIndex{3});
+  EXPECT_FALSE(answer(0, continuation(on(3, 13)), LinkIndex{3})->refused);  // it names the link
 }
 
 TEST_F(Peer, AnAnnouncementEndsTheOneBeforeIt) {
-  wire::ConfirmRkey request = announcement(10);
-  request.to_follow = 1;
-  (void)rmbs.answer(0, request, links, std::nullopt);
-  (void)rmbs.answer(0, announcement(20), links, std::nullopt);
-  wire::ConfirmRkeyCont more;
-  more.others.push(on(1, 11));
-  EXPECT_FALSE(rmbs.answer(0, more, links, std::nullopt));
+  (void)answer(0, announcement(10, {}, 1));
+  (void)answer(0, announcement(20));
+  EXPECT_FALSE(answer(0, continuation(on(1, 11))));
 }
 
 TEST_F(Peer, ADeletionConcernsNoOtherRmb) {
-  wire::ConfirmRkey request = announcement(10);
-  request.to_follow = 1;
-  (void)rmbs.answer(0, request, links, std::nullopt);
-  (void)rmbs.answer(1, announcement(20), links, std::nullopt);
-  wire::DeleteRkey deletion;
-  deletion.rkeys.push(RemoteKey{20});
-  const auto answer = rmbs.answer(1, deletion, false, out);
-  EXPECT_EQ(answer.kind, wire::LlcKind::kResponse);
-  EXPECT_EQ(answer.error_mask, 0);
+  (void)answer(0, announcement(10, {}, 1));
+  (void)answer(1, announcement(20));
+  const auto answered = rmbs.answer(1, deletion_of({20}), false, out);
+  EXPECT_EQ(answered.kind, wire::LlcKind::kResponse);
+  EXPECT_EQ(answered.error_mask, 0);
   EXPECT_EQ(out.poll_event()->link, 1);
   EXPECT_FALSE(out.poll_event());
-  wire::ConfirmRkeyCont more;
-  more.others.push(on(2, 12));
-  const auto rest = rmbs.answer(0, more, links, std::nullopt);
+  const auto rest = answer(0, continuation(on(2, 12)));
   ASSERT_TRUE(rest);
   EXPECT_FALSE(rest->refused);
 }
 
 TEST_F(Peer, ADeletionOfNothingIsAnsweredAlike) {
-  const auto answer = rmbs.answer(0, wire::DeleteRkey{}, false, out);
-  EXPECT_FALSE(answer.some_unknown);
-  EXPECT_TRUE(answer.rkeys.view().empty());
+  const auto answered = rmbs.answer(0, wire::DeleteRkey{}, false, out);
+  EXPECT_FALSE(answered.some_unknown);
+  EXPECT_TRUE(answered.rkeys.view().empty());
   EXPECT_FALSE(out.poll_event());
 }
 
@@ -232,10 +214,7 @@ TEST_F(Peer, ADeletionOfNothingIsAnsweredAlike) {
 TEST_F(Peer, TheFirstKnownKeyNamesTheRmb) {
   rmbs.add_first(1, {RemoteKey{11}, RemoteAddress{4096}});
   rmbs.add_first(2, {RemoteKey{22}, RemoteAddress{4096}});
-  wire::ConfirmRkey request = announcement(10);
-  request.others.push(on(1, 11));
-  request.others.push(on(2, 22));
-  (void)rmbs.answer(0, request, links, std::nullopt);
+  (void)answer(0, announcement(10, {on(1, 11), on(2, 22)}));
   EXPECT_EQ(rmbs.keys().find(0, RemoteKey{10}), rmbs.keys().find(1, RemoteKey{11}));
 }
 

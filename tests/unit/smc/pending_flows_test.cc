@@ -28,36 +28,10 @@ TEST(PendingFlows, AnUnansweredAddLinkIsRepeatedSomeTimes) {
   EXPECT_FALSE(pending.link_again());
 }
 
-TEST(PendingFlows, AnAddLinkForAnotherReasonIsTheRepetition) {
-  PendingFlows pending;
-  pending.want_link(true);
-  pending.link_begun();
-  pending.retry_link_later(kNow);
-  pending.want_link(true);
-  pending.link_begun();
-  EXPECT_FALSE(pending.link_again());
-}
-
-TEST(PendingFlows, ABusyPeerIsAskedAgainSomeTimes) {
-  PendingFlows pending;
-  for (int round = 0; round < 2; ++round) {
-    for (unsigned i = 0; i < kConfirmRkeyRetriesMax; ++i) {
-      EXPECT_TRUE(pending.retry_announcement_later(kNow));
-      EXPECT_EQ(pending.announce_again(), kNow + kConfirmRkeyRetryWait);
-      pending.announcement_is_due();
-      EXPECT_FALSE(pending.announce_again());
-    }
-    EXPECT_FALSE(pending.retry_announcement_later(kNow));
-    pending.announcement_finished();
-  }
-}
-
 TEST(PendingFlows, OneRequestOfTheServerWaits) {
   PendingFlows pending;
   EXPECT_FALSE(pending.has_request());
-  wire::AddLink request;
-  request.link = LinkNumber{9};
-  pending.set_request(2, request);
+  pending.set_request(2, wire::AddLink{.link = LinkNumber{9}});
   EXPECT_TRUE(pending.has_request());
   EXPECT_EQ(pending.request_on(), 2);
   EXPECT_EQ(pending.take_request()->link, LinkNumber{9});
@@ -66,9 +40,7 @@ TEST(PendingFlows, OneRequestOfTheServerWaits) {
 
 TEST(PendingFlows, ARequestThatTheServerHasWithdrawnIsForgotten) {
   PendingFlows pending;
-  wire::AddLink request;
-  request.link = LinkNumber{9};
-  pending.set_request(2, request);
+  pending.set_request(2, wire::AddLink{.link = LinkNumber{9}});
   pending.withdraw_request(LinkNumber{8});
   EXPECT_TRUE(pending.has_request());
   pending.withdraw_request(LinkNumber{9});

@@ -17,15 +17,12 @@ class RmbDeletion : public LinkHosts {
     return another_rmb();
   }
   RmbRow another_rmb() {
-    const RmbRow row = server->add_rmb();
-    server->group.start_next_flow(now);
-    settle();
-    EXPECT_TRUE(server->group.local_rmbs().announced(row, server->group.links()));
+    const RmbRow row = tell_rmb(*server);
+    EXPECT_TRUE(server->announced(row));
     return row;
   }
   DeleteRkey answer(RemoteKey rkey) {
-    DeleteRkey message;
-    message.kind = wire::LlcKind::kResponse;
+    DeleteRkey message{.kind = wire::LlcKind::kResponse};
     message.rkeys.push(rkey);
     return message;
   }
@@ -35,10 +32,6 @@ class RmbDeletion : public LinkHosts {
       count += message.kind == wire::LlcKind::kRequest ? 1U : 0U;
     return count;
   }
-  bool lost(const wire::LlcBody& body) override {
-    return lose_deletions && std::holds_alternative<DeleteRkey>(body);
-  }
-  bool lose_deletions = false;
 };
 
 class RmbDeletionVersions : public RmbDeletion, public testing::WithParamInterface<std::uint8_t> {};
@@ -46,8 +39,7 @@ class RmbDeletionVersions : public RmbDeletion, public testing::WithParamInterfa
 TEST_P(RmbDeletionVersions, ThePeerForgetsTheKeysOfAllLinksAndAnswers) {
   const RmbRow rmb = told_rmb(2, GetParam());
   ASSERT_EQ(server->group.links().active_count(), 2U);
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
+  begin_to_delete_rmb(*server, rmb);
   EXPECT_FALSE(server->group.local_rmbs().deleted(rmb));
   settle();
   EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
@@ -67,9 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, RmbDeletionVersions,
 TEST_F(RmbDeletion, AGroupOfOneLinkTakesBackWhatItNeverTold) {
   connect(1, 1, 1);
   const RmbRow rmb = server->add_rmb();
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
+  delete_rmb(*server, rmb);
   const auto answers = sent<DeleteRkey>(false);
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_TRUE(answers[0].some_unknown);
@@ -78,56 +68,32 @@ TEST_F(RmbDeletion, AGroupOfOneLinkTakesBackWhatItNeverTold) {
 
 TEST_F(RmbDeletion, ARowThatIsFreeAgainIsToldAnew) {
   const RmbRow rmb = told_rmb();
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
+  delete_rmb(*server, rmb);
   server->remove_rmb(rmb);
   EXPECT_EQ(server->add_rmb(), rmb);
-  EXPECT_FALSE(server->group.local_rmbs().announced(rmb, server->group.links()));
+  EXPECT_FALSE(server->announced(rmb));
   server->group.start_next_flow(now);
   settle();
-  EXPECT_TRUE(server->group.local_rmbs().announced(rmb, server->group.links()));
+  EXPECT_TRUE(server->announced(rmb));
   EXPECT_FALSE(server->group.local_rmbs().deleted(rmb));
 }
 
 TEST_F(RmbDeletion, LinuxDoesNotSayWhatItAnswers) {
   const RmbRow rmb = told_rmb();
-  lose_deletions = true;
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
+  drop<DeleteRkey>();
+  delete_rmb(*server, rmb);
   inject(*server, 0, answer(RemoteKey{}));
-  EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
-}
-
-TEST_F(RmbDeletion, AnswersToOtherQuestionsAreNone) {
-  const RmbRow rmb = told_rmb();
-  inject(*server, 0, answer(server->key(rmb, 0).rkey));
-  EXPECT_FALSE(server->group.local_rmbs().deleted(rmb));
-  lose_deletions = true;
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
-  inject(*server, 0, answer(server->key(0, 0).rkey));
-  inject(*server, 1, answer(server->key(rmb, 0).rkey));
-  EXPECT_FALSE(server->group.local_rmbs().deleted(rmb));
-  inject(*server, 0, answer(server->key(rmb, 0).rkey));
   EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
 }
 
 TEST_F(RmbDeletion, WithoutAnAnswerTheMemoryStaysAndOtherFlowsGoOn) {
   const RmbRow rmb = told_rmb();
-  lose_deletions = true;
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
-  const RmbRow other = server->add_rmb();
-  server->group.start_next_flow(now);
-  settle();
-  EXPECT_FALSE(
-      server->group.local_rmbs().announced(other, server->group.links()));  // one flow at a time
+  drop<DeleteRkey>();
+  delete_rmb(*server, rmb);
+  const RmbRow other = tell_rmb(*server);
+  EXPECT_FALSE(server->announced(other));  // one flow at a time
   advance(kLlcAnswerWait);
-  EXPECT_TRUE(server->group.local_rmbs().announced(other, server->group.links()));
+  EXPECT_TRUE(server->announced(other));
   EXPECT_FALSE(server->group.local_rmbs().deleted(rmb));
   // However late.
   inject(*server, 0, answer(RemoteKey{}));
@@ -138,15 +104,12 @@ TEST_F(RmbDeletion, WithoutAnAnswerTheMemoryStaysAndOtherFlowsGoOn) {
 TEST_F(RmbDeletion, ALinkWhoseAnswerIsDueIsNotAskedTheNextQuestion) {
   const RmbRow rmb = told_rmb(1);
   const RmbRow next = another_rmb();
-  lose_deletions = true;
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  server->group.local_rmbs().want_deleted(next);
-  server->group.start_next_flow(now);
-  settle();
+  drop<DeleteRkey>();
+  begin_to_delete_rmb(*server, rmb);
+  delete_rmb(*server, next);
   advance(kLlcAnswerWait);
   EXPECT_EQ(requests(), 1U);
-  lose_deletions = false;
+  dropped.clear();
   inject(*server, 0, answer(RemoteKey{}));
   EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
   EXPECT_FALSE(server->group.local_rmbs().deleted(next));
@@ -154,28 +117,19 @@ TEST_F(RmbDeletion, ALinkWhoseAnswerIsDueIsNotAskedTheNextQuestion) {
   EXPECT_TRUE(server->group.local_rmbs().deleted(next));
 }
 
+// Also long after its flow.
 TEST_F(RmbDeletion, TheQuestionIsAskedAgainWhenItsLinkDies) {
-  const RmbRow rmb = told_rmb();
-  lose_deletions = true;
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
-  lose_deletions = false;
-  cut(*server, 0);
-  EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
-  EXPECT_EQ(requests(), 2U);
-}
-
-TEST_F(RmbDeletion, TheQuestionIsAskedAgainLongAfterItsFlowWhenItsLinkDies) {
-  const RmbRow rmb = told_rmb();
-  lose_deletions = true;
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
-  advance(kLlcAnswerWait);
-  lose_deletions = false;
-  cut(*server, 0);
-  EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
+  for (const bool later : {false, true}) {
+    trace.clear();
+    const RmbRow rmb = told_rmb();
+    drop<DeleteRkey>();
+    delete_rmb(*server, rmb);
+    if (later) advance(kLlcAnswerWait);
+    dropped.clear();
+    cut(*server, 0);
+    EXPECT_TRUE(server->group.local_rmbs().deleted(rmb)) << later;
+    EXPECT_EQ(requests(), 2U) << later;
+  }
 }
 
 TEST_F(RmbDeletion, WaitsForALinkThatIsBeingAdded) {
@@ -184,82 +138,37 @@ TEST_F(RmbDeletion, WaitsForALinkThatIsBeingAdded) {
   for (int i = 0; i < 100 && sent<AddLink>(true).empty(); ++i)
     (void)(carry(*server), carry(*client));
   ASSERT_EQ(server->group.links().active_count(), 1U);
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
+  begin_to_delete_rmb(*server, rmb);
   EXPECT_EQ(requests(), 0U);
   settle();
   EXPECT_EQ(server->group.links().active_count(), 2U);
   EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
 }
 
-TEST_F(RmbDeletion, WhatThePeerMayHaveForgottenIsNotListedForANewLink) {
-  const RmbRow rmb = told_rmb(2);
-  cut(*server, 1);
-  lose_deletions = true;
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
-  advance(kLlcAnswerWait);
-  trace.clear();
-  restore(*server, 1);
-  for (const AddLink& message : sent<AddLink>(true)) {
-    ASSERT_EQ(message.rkeys.view().size(), 1U);
-    EXPECT_EQ(message.rkeys.items[0].known_rkey, server->key(0, 0).rkey);
-  }
-  EXPECT_EQ(server->group.links().active_count(), 2U);
-}
-
 TEST_F(RmbDeletion, BothSidesMayDeleteAtOnce) {
   const RmbRow rmb = told_rmb();
-  const RmbRow theirs = client->add_rmb();
-  client->group.start_next_flow(now);
-  settle();
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  client->group.local_rmbs().want_deleted(theirs);
-  client->group.start_next_flow(now);
-  settle();
+  const RmbRow theirs = tell_rmb(*client);
+  begin_to_delete_rmb(*server, rmb);
+  delete_rmb(*client, theirs);
   EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
   EXPECT_TRUE(client->group.local_rmbs().deleted(theirs));
-}
-
-TEST_F(RmbDeletion, AnRmbThatIsTakenBackIsNotToldAnyMore) {
-  connect(2, 2);
-  const RmbRow rmb = server->add_rmb();
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
-  EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
-  EXPECT_TRUE(sent<wire::ConfirmRkey>(true).empty());
 }
 
 TEST_F(RmbDeletion, AQuestionThatFindsNoRoomIsAskedLater) {
   const RmbRow rmb = told_rmb();
   for (std::size_t i = 0; i < kLlcQueueMax; ++i) inject(*server, 0, wire::TestLink{});
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
+  delete_rmb(*server, rmb);
   EXPECT_EQ(requests(), 0U);
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
+  delete_rmb(*server, rmb);
   EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
 }
 
 TEST_F(RmbDeletion, AGroupThatIsOverAsksNobody) {
   const RmbRow rmb = told_rmb();
   server->group.terminate(wire::DeleteLinkReason::kOperator, true, "test");
-  server->group.local_rmbs().want_deleted(rmb);
-  server->group.start_next_flow(now);
-  settle();
+  delete_rmb(*server, rmb);
   EXPECT_EQ(requests(), 0U);
   EXPECT_FALSE(server->group.local_rmbs().deleted(rmb));
-}
-
-TEST(RmbDeletionDeathTest, FreeingWhatThePeerMayWriteToAborts) {
-  LinkGroup group(GroupRole::kServer, Terms{}, GroupTimes{}, TimePoint{});
-  const RmbRow rmb = *group.local_rmbs().add(0, {RemoteKey{1}, RemoteAddress{4096}});
-  EXPECT_DEATH(group.local_rmbs().remove(rmb), "assertion failed");
 }
 
 }  // namespace

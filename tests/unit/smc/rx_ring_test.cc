@@ -11,9 +11,7 @@ constexpr std::uint32_t kSize = 64 * 1024;
 constexpr std::uint32_t kLimit = kSize / 10;
 
 wire::CdcMessage flags(bool write_blocked) {
-  wire::CdcMessage message;
-  message.producer_flags.write_blocked = write_blocked;
-  return message;
+  return {.producer_flags = {.write_blocked = write_blocked}};
 }
 
 RxRing ring(std::uint32_t produced, std::uint32_t consumed, bool write_blocked = false) {
@@ -56,9 +54,7 @@ TEST(RxRing, AnnouncesToAPeerThatHasEndedOnlyIfItIsBlocked) {
 
 TEST(RxRing, AnAnnouncementThatWasAskedForIsDueOnce) {
   RxRing asked = ring(10, 5);
-  wire::CdcMessage request;
-  request.producer_flags.consumer_update_requested = true;
-  asked.take_flags(request);
+  asked.take_flags(wire::CdcMessage{.producer_flags = {.consumer_update_requested = true}});
   asked.take_flags({});  // a later message does not take it back
   EXPECT_TRUE(asked.update_due(false));
   wire::CdcMessage update;

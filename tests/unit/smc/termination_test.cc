@@ -9,10 +9,7 @@ namespace fairlead::smc {
 namespace {
 
 wire::LlcMessage delete_all(bool orderly) {
-  wire::DeleteLink message;
-  message.all = true;
-  message.orderly = orderly;
-  return {wire::LlcVersion::k2, message};
+  return {wire::LlcVersion::k2, wire::DeleteLink{.all = true, .orderly = orderly}};
 }
 
 TEST(Termination, IsSaidOverALinkIfOneIsLeft) {

@@ -16,16 +16,14 @@ constexpr std::uint32_t kBytes = 16384;
 TEST(TxRing, ATransmissionThatWrapsHasTwoWrites) {
   ConnectionPair pair(kBytes, 2 * kBytes, kBytes);
   for (const std::size_t bytes : {10000U, 16000U}) {
-    pair.write(pair.a, std::string(bytes, 'x'));
-    pair.settle();
+    pair.write_and_settle(pair.a, std::string(bytes, 'x'));
     pair.read(pair.b);
     pair.settle();
   }
   pair.write(pair.a, std::string(kBytes, 'y'));
-  const auto transmit = pair.a.connection.poll_transmit();
-  ASSERT_TRUE(transmit);
-  ASSERT_EQ(transmit->write_count, 2U);
-  const auto& writes = transmit->writes;
+  const Transmit transmit = pair.next_transmit(pair.a);
+  ASSERT_EQ(transmit.write_count, 2U);
+  const auto& writes = transmit.writes;
   EXPECT_EQ(writes[0].ring_offset, 26000U - kBytes);
   EXPECT_EQ(writes[0].remote_offset, 26000U);
   EXPECT_EQ(writes[0].length, 2 * kBytes - 26000U);
@@ -37,10 +35,9 @@ TEST(TxRing, ATransmissionThatWrapsHasTwoWrites) {
 TEST(TxRing, OnePieceIsOneWrite) {
   ConnectionPair pair(kBytes, kBytes, kBytes);
   pair.write(pair.a, "x");
-  const auto transmit = pair.a.connection.poll_transmit();
-  ASSERT_TRUE(transmit);
-  EXPECT_EQ(transmit->write_count, 1U);
-  EXPECT_FALSE(transmit->cdc.producer_flags.write_blocked);
+  const Transmit transmit = pair.next_transmit(pair.a);
+  EXPECT_EQ(transmit.write_count, 1U);
+  EXPECT_FALSE(transmit.cdc.producer_flags.write_blocked);
 }
 
 // A peer that sees "blocked" beside the end waits for more.
@@ -49,10 +46,9 @@ TEST(TxRing, AnEndThatFillsTheElementExactlyIsNotBlocked) {
     ConnectionPair pair(kBytes, kBytes, staging);
     pair.write(pair.a, std::string(kBytes, 'x'));
     pair.a.connection.shutdown_write();
-    const auto transmit = pair.a.connection.poll_transmit();
-    ASSERT_TRUE(transmit);
-    EXPECT_TRUE(transmit->cdc.state.done_writing);
-    EXPECT_FALSE(transmit->cdc.producer_flags.write_blocked);
+    const Transmit transmit = pair.next_transmit(pair.a);
+    EXPECT_TRUE(transmit.cdc.state.done_writing);
+    EXPECT_FALSE(transmit.cdc.producer_flags.write_blocked);
   }
 }
 
@@ -73,22 +69,18 @@ TEST(TxRing, EachUrgentByteIsPendingOnce) {
 TEST(TxRing, AnUrgentByteThatIsConsumedAlreadyIsNotAnnouncedAsUrgent) {
   ConnectionPair pair;
   ASSERT_TRUE(pair.write_urgent(pair.a, '!'));
-  wire::CdcMessage update;
-  update.sequence = 1;
-  update.consumer = {0, 1};
+  wire::CdcMessage update{.sequence = 1, .consumer = {0, 1}};
   ASSERT_TRUE(pair.a.connection.handle_cdc(update, pair.now));
-  const auto transmit = pair.a.connection.poll_transmit();
-  ASSERT_TRUE(transmit);
-  EXPECT_EQ(transmit->cdc.producer, (wire::CdcCursor{0, 1}));
-  EXPECT_FALSE(transmit->cdc.producer_flags.urgent_pending);
-  EXPECT_FALSE(transmit->cdc.producer_flags.urgent_present);
+  const Transmit transmit = pair.next_transmit(pair.a);
+  EXPECT_EQ(transmit.cdc.producer, (wire::CdcCursor{0, 1}));
+  EXPECT_FALSE(transmit.cdc.producer_flags.urgent_pending);
+  EXPECT_FALSE(transmit.cdc.producer_flags.urgent_present);
 }
 
 TEST(TxRing, AStoppedSendRingGivesBackWhatHasNotLeftIt) {
   ConnectionPair pair(kBytes, kBytes, 2 * kBytes);
   EXPECT_TRUE(pair.a.connection.tx().all_consumed());
-  pair.write(pair.a, std::string(kBytes, 'x') + "rest");
-  pair.settle();
+  pair.write_and_settle(pair.a, std::string(kBytes, 'x') + "rest");
   EXPECT_EQ(pair.a.connection.tx().taken(), kBytes + 4U);
   EXPECT_EQ(pair.a.connection.tx().bytes(), kBytes);
   EXPECT_EQ(pair.a.connection.stop_sending(), (RingWindow{{kBytes, 4}, {0, 0}}));
@@ -101,8 +93,7 @@ TEST(TxRing, AStoppedSendRingGivesBackWhatHasNotLeftIt) {
 
 TEST(TxRing, AStoppedSendRingStillRepeatsWhatALinkLost) {
   ConnectionPair pair(kBytes, kBytes, kBytes);
-  pair.write(pair.a, "lost");
-  pair.transmit(pair.a);
+  pair.write_and_transmit(pair.a, "lost");
   pair.write(pair.a, "kept");
   EXPECT_EQ(pair.a.connection.stop_sending(), (RingWindow{{4, 4}, {0, 0}}));
   pair.switch_link();
