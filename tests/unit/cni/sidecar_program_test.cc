@@ -2,6 +2,8 @@
 // runtimes send them for an injected sidecar, and the same with one changed value, a row for each.
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -10,32 +12,28 @@
 namespace fairlead::cni::node::nri {
 namespace {
 
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
 const std::vector<std::string> kArgs = {"/usr/local/bin/fairlead-proxy", "--config",
                                         "/etc/fairlead/pod.yaml"};
-const std::vector<std::string> kInjected = {
-    "FAIRLEAD_ADMIN_LISTEN=[::]:4590", "FAIRLEAD_CONCURRENCY=0",   "FAIRLEAD_FALLBACK=allow",
-    "FAIRLEAD_LOG_LEVEL=info",         "FAIRLEAD_LOG_FORMAT=text", "FAIRLEAD_DRAIN_TIMEOUT=30s",
-    "FAIRLEAD_MEMORY_LIMIT=268435456", "SMC_PNET_ID=NETA"};
+const std::vector<std::string> kInjected = words(
+    "FAIRLEAD_ADMIN_LISTEN=[::]:4590 FAIRLEAD_CONCURRENCY=0 FAIRLEAD_FALLBACK=allow "
+    "FAIRLEAD_LOG_LEVEL=info FAIRLEAD_LOG_FORMAT=text FAIRLEAD_DRAIN_TIMEOUT=30s "
+    "FAIRLEAD_MEMORY_LIMIT=268435456 SMC_PNET_ID=NETA");
 // For the Service web with the ports http and metrics.
-const std::vector<std::string> kServiceLinks = {"KUBERNETES_SERVICE_HOST=10.96.0.1",
-                                                "KUBERNETES_SERVICE_PORT=443",
-                                                "KUBERNETES_SERVICE_PORT_HTTPS=443",
-                                                "KUBERNETES_PORT=tcp://10.96.0.1:443",
-                                                "KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443",
-                                                "KUBERNETES_PORT_443_TCP_PROTO=tcp",
-                                                "KUBERNETES_PORT_443_TCP_PORT=443",
-                                                "KUBERNETES_PORT_443_TCP_ADDR=10.96.0.1",
-                                                "MY_WEB_SERVICE_HOST=10.96.7.7",
-                                                "MY_WEB_SERVICE_PORT=80",
-                                                "MY_WEB_SERVICE_PORT_HTTP=80",
-                                                "MY_WEB_SERVICE_PORT_METRICS_2=9100",
-                                                "MY_WEB_PORT=tcp://10.96.7.7:80",
-                                                "MY_WEB_PORT_80_TCP=tcp://10.96.7.7:80",
-                                                "MY_WEB_PORT_80_TCP_PROTO=tcp",
-                                                "MY_WEB_PORT_80_TCP_PORT=80",
-                                                "MY_WEB_PORT_80_TCP_ADDR=10.96.7.7",
-                                                "DNS_PORT_53_UDP_ADDR=10.96.7.8",
-                                                "SIP_PORT_5060_SCTP=sctp://10.96.7.9:5060"};
+const std::vector<std::string> kServiceLinks = words(
+    "KUBERNETES_SERVICE_HOST=10.96.0.1 KUBERNETES_SERVICE_PORT=443 "
+    "KUBERNETES_SERVICE_PORT_HTTPS=443 KUBERNETES_PORT=tcp://10.96.0.1:443 "
+    "KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443 KUBERNETES_PORT_443_TCP_PROTO=tcp "
+    "KUBERNETES_PORT_443_TCP_PORT=443 KUBERNETES_PORT_443_TCP_ADDR=10.96.0.1 "
+    "MY_WEB_SERVICE_HOST=10.96.7.7 MY_WEB_SERVICE_PORT=80 MY_WEB_SERVICE_PORT_HTTP=80 "
+    "MY_WEB_SERVICE_PORT_METRICS_2=9100 MY_WEB_PORT=tcp://10.96.7.7:80 "
+    "MY_WEB_PORT_80_TCP=tcp://10.96.7.7:80 MY_WEB_PORT_80_TCP_PROTO=tcp "
+    "MY_WEB_PORT_80_TCP_PORT=80 MY_WEB_PORT_80_TCP_ADDR=10.96.7.7 "
+    "DNS_PORT_53_UDP_ADDR=10.96.7.8 SIP_PORT_5060_SCTP=sctp://10.96.7.9:5060");
 
 std::vector<std::string> all_of(std::vector<std::string> first,
                                 const std::vector<std::string>& second,
@@ -134,44 +132,18 @@ TEST(SidecarProgram, HasTheArgumentsOfTheInjection) {
 }
 
 TEST(SidecarProgram, HasNoVariableFromElsewhere) {
-  for (const char* variable : {"LD_PRELOAD",
-                               "LD_LIBRARY_PATH",
-                               "LD_SERVICE_HOST",
-                               "LD_PORT_80_TCP",
-                               "GLIBC_TUNABLES",
-                               "GLIBC_PORT",
-                               "MALLOC_ARENA_MAX",
-                               "MALLOC_SERVICE_PORT",
-                               "IBV_FORK_SAFE",
-                               "IBV_CONFIG_SERVICE_HOST",
-                               "RDMAV_DRIVERS",
-                               "RDMAV_PORT",
-                               "MLX5_SHUT_UP_BF",
-                               "MLX_SERVICE_HOST",
-                               "MLX4_SERVICE_PORT",
-                               "OPENSSL_CONF",
-                               "TMPDIR",
-                               "fairlead_x",
-                               "path",
-                               "web_SERVICE_HOST",
-                               "_SERVICE_HOST",
-                               "SERVICE_HOST",
-                               "_PORT",
-                               "PORT",
-                               "WEB_PORT_80_ICMP",
-                               "WEB_PORT_TCP",
-                               "WEB_PORT_80",
-                               "PORT_80_TCP",
-                               "_PORT_80_TCP",
-                               "WEB_PORT_80_TCP_HOST",
-                               "WEB_SERVICE_PORT_",
-                               "_SERVICE_PORT_HTTP",
-                               "WEB_SERVICE_HOST_X",
-                               "SMC_PNET_ID_X",
-                               ""}) {
+  auto foreign = words(
+      "LD_PRELOAD LD_LIBRARY_PATH LD_SERVICE_HOST LD_PORT_80_TCP GLIBC_TUNABLES GLIBC_PORT "
+      "MALLOC_ARENA_MAX MALLOC_SERVICE_PORT IBV_FORK_SAFE IBV_CONFIG_SERVICE_HOST RDMAV_DRIVERS "
+      "RDMAV_PORT MLX5_SHUT_UP_BF MLX_SERVICE_HOST MLX4_SERVICE_PORT OPENSSL_CONF TMPDIR "
+      "fairlead_x path web_SERVICE_HOST _SERVICE_HOST SERVICE_HOST _PORT PORT WEB_PORT_80_ICMP "
+      "WEB_PORT_TCP WEB_PORT_80 PORT_80_TCP _PORT_80_TCP WEB_PORT_80_TCP_HOST WEB_SERVICE_PORT_ "
+      "_SERVICE_PORT_HTTP WEB_SERVICE_HOST_X SMC_PNET_ID_X");
+  foreign.emplace_back();
+  for (const std::string& variable : foreign) {
     ProgramFacts program = from_containerd();
-    program.env.push_back(std::string(variable) + "=secret");
-    EXPECT_EQ(judged(program), "env " + std::string(variable));
+    program.env.push_back(variable + "=secret");
+    EXPECT_EQ(judged(program), "env " + variable);
   }
   ProgramFacts program = from_containerd();
   program.env.push_back("LD_PRELOAD");
@@ -196,36 +168,16 @@ TEST(SidecarProgram, HasVariablesThatTheOperatorAllows) {
 }
 
 TEST(SidecarProgram, HasNoMountOverTheImage) {
-  for (const char* destination : {"/",
-                                  "/etc",
-                                  "/etc/fairlead",
-                                  "/etc/fairlead/pod.yaml",
-                                  "/etc/ld.so.preload",
-                                  "/etc/ld.so.cache",
-                                  "/etc/libibverbs.d",
-                                  "/usr",
-                                  "/usr/lib",
-                                  "/usr/local/bin",
-                                  "/lib",
-                                  "/lib64",
-                                  "/opt",
-                                  "/var",
-                                  "/var/runx",
-                                  "/tmpx",
-                                  "/process",
-                                  "/devices",
-                                  "/etc/hosts/x",
-                                  "/tmp/../usr/lib",
-                                  "/dev/./../etc",
-                                  "tmp",
-                                  "",
-                                  "/dev/infiniband",
-                                  "/dev//infiniband/",
-                                  "/dev/infiniband/uverbs0",
-                                  "/dev/./infiniband"}) {
+  auto foreign = words(
+      "/ /etc /etc/fairlead /etc/fairlead/pod.yaml /etc/ld.so.preload /etc/ld.so.cache "
+      "/etc/libibverbs.d /usr /usr/lib /usr/local/bin /lib /lib64 /opt /var /var/runx /tmpx "
+      "/process /devices /etc/hosts/x /tmp/../usr/lib /dev/./../etc tmp /dev/infiniband "
+      "/dev//infiniband/ /dev/infiniband/uverbs0 /dev/./infiniband");
+  foreign.emplace_back();
+  for (const std::string& destination : foreign) {
     ProgramFacts program = from_containerd();
     program.mounts.push_back({destination, "bind", {"rbind"}});
-    EXPECT_EQ(judged(program), "mounts " + std::string(destination));
+    EXPECT_EQ(judged(program), "mounts " + destination);
   }
   for (const char* destination :
        {"/tmp", "/tmp/", "//tmp/x", "/run/secrets", "/var/run/x", "/dev/shm", "/dev/infinibandx",
