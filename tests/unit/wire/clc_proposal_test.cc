@@ -34,14 +34,16 @@ IpArea lab_ip_area() {
   return area;
 }
 
+void expect_both_ways(const std::string& hex, const Proposal& expected) {
+  EXPECT_TRUE(decode(hex).value() == expected);
+  EXPECT_EQ(encoded(expected), to_hex(from_hex(hex)));
+}
+
 }  // namespace
 
 TEST(Proposal, OfALinuxClientBothWays) {
   EXPECT_EQ(from_hex(kProposalLinux).size(), 156U);
-  const Result<Proposal> decoded = decode(kProposalLinux);
-  ASSERT_TRUE(decoded);
-  EXPECT_TRUE(*decoded == lab_proposal());
-  EXPECT_EQ(encoded(lab_proposal()), to_hex(from_hex(kProposalLinux)));
+  expect_both_ways(kProposalLinux, lab_proposal());
 }
 
 TEST(Proposal, FieldsOfVersion1AndVendorAreaBothWays) {
@@ -54,10 +56,7 @@ TEST(Proposal, FieldsOfVersion1AndVendorAreaBothWays) {
   IpArea& area = expected.ip_area.emplace(lab_ip_area());
   area.ipv6.push({{0xfd, 1}, 64});
   area.ipv6.push({{0xfd, 2}, 48});
-  const Result<Proposal> decoded = decode(kProposalEverything);
-  ASSERT_TRUE(decoded) << decoded.error().what;
-  EXPECT_TRUE(*decoded == expected);
-  EXPECT_EQ(encoded(expected), to_hex(from_hex(kProposalEverything)));
+  expect_both_ways(kProposalEverything, expected);
 }
 
 TEST(Proposal, OfVersion1BothWays) {
@@ -77,11 +76,8 @@ TEST(Proposal, OfVersion1BothWays) {
 TEST(Proposal, OfVersion1HasTheBlockWithItsVendorArea) {
   Proposal proposal = *decode(kProposalV1);
   proposal.vendor = {{0xfa, 0x1e, 0xad}, {1, 2, 3, 4, 5}};
-  const std::string text = encoded(proposal);
-  EXPECT_EQ(from_hex(text).size(), 92U);
-  const Result<Proposal> decoded = decode(text);
-  ASSERT_TRUE(decoded) << decoded.error().what;
-  EXPECT_TRUE(*decoded == proposal);
+  EXPECT_EQ(from_hex(encoded(proposal)).size(), 92U);
+  EXPECT_TRUE(decode(encoded(proposal)).value() == proposal);
 }
 
 TEST(Proposal, OfVersion1MayKeepTheIpAreaBehindAnSmcdBlock) {
@@ -96,11 +92,10 @@ TEST(Proposal, OfVersion1MayKeepTheIpAreaBehindAnSmcdBlock) {
 TEST(Proposal, OfVersion1ThatOffersOnlySmcdKeepsItsSelector) {
   Bytes bytes = from_hex(kProposalV1);
   bytes[7] = std::byte{0x11};
-  const Result<Proposal> decoded = decode_proposal(bytes);
-  ASSERT_TRUE(decoded);
-  EXPECT_EQ(decoded->v1_path, ClcPath::kSmcd);
-  EXPECT_TRUE(without_smcd(*decoded) == *decoded);
-  EXPECT_TRUE(*decode(encoded(*decoded)) == *decoded);
+  const Proposal decoded = decode_proposal(bytes).value();
+  EXPECT_EQ(decoded.v1_path, ClcPath::kSmcd);
+  EXPECT_TRUE(without_smcd(decoded) == decoded);
+  EXPECT_TRUE(*decode(encoded(decoded)) == decoded);
 }
 
 TEST(Proposal, SmcdPartsOfVersion2AreSkippedAndNotWritten) {
@@ -116,12 +111,11 @@ TEST(Proposal, SmcdPartsOfVersion2AreSkippedAndNotWritten) {
 TEST(Proposal, OfSmcdAloneLeavesNothing) {
   Proposal only_smcd = *decode(kProposalWithSmcd);
   only_smcd.v2_path = ClcPath::kSmcd;
-  const Result<Proposal> again = decode(encoded(only_smcd));
-  ASSERT_TRUE(again);
-  EXPECT_EQ(again->v1_path, ClcPath::kNone);
-  EXPECT_EQ(again->v2_path, ClcPath::kNone);
-  EXPECT_FALSE(again->v2.has_value());
-  EXPECT_FALSE(again->had_smcd);
+  const Proposal again = decode(encoded(only_smcd)).value();
+  EXPECT_EQ(again.v1_path, ClcPath::kNone);
+  EXPECT_EQ(again.v2_path, ClcPath::kNone);
+  EXPECT_FALSE(again.v2.has_value());
+  EXPECT_FALSE(again.had_smcd);
 }
 
 TEST(Proposal, OfTheLargestSizeBothWays) {

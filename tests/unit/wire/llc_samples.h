@@ -2,7 +2,10 @@
 // those of version 1, and those that no kernel sends, follow the same tables.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <string>
+#include <string_view>
 
 namespace fairlead::wire::test {
 
@@ -20,6 +23,8 @@ inline const LlcSample kLlcSamples[] = {
      "80 00 z10 ffff0a090001 z8 0100 0000034b 0000050b ff1902f4c54f0000"},
     {"AddLinkReject", "22 2c 00 c0 525400000001 0000 z10 ffff0a090001 000012 02 03 af505b z8"},
     {"ConfirmRkeyOneLink", "26 2c 00 00 00 00000667 ff1902f4c5510000 z27"},
+    {"ConfirmRkeyTwoLinksRequest",
+     "26 2c 00 00 01 00000667 ff1902f4c5510000 02 00000701 ff1902f4c5520000 z14"},
     {"ConfirmRkeyTwoLinks",
      "26 2c 00 80 01 00000667 ff1902f4c5510000 02 00000701 ff1902f4c5520000 z14"},
     {"ConfirmRkeyFourLinks",
@@ -39,7 +44,9 @@ inline const LlcSample kLlcSamples[] = {
     {"ReqAddLinkRejected", "25 2c 00 80 z40"},
     {"V1ConfirmLink", "01 2c 00 03 525400000001 z10 ffff0a090001 000011 01 00000101 02 00 z8"},
     {"V1AddLink", "02 2c 00 00 525400000001 0000 z10 ffff0a090001 000012 02 03 af505b z8"},
+    {"V1AddLinkAnswer", "02 2c 00 80 525400000001 0000 z10 ffff0a090001 000012 02 03 af505b z8"},
     {"V1AddLinkReject", "02 2c 01 c0 525400000001 0000 z10 ffff0a090001 000012 02 03 af505b z8"},
+    {"V1AddLinkContOfOne", "03 2c 00 00 02 01 0000 00000011 00000012 0000000000000013 z20"},
     {"V1AddLinkContOfThree",
      "03 2c 00 00 02 03 0000 00000011 00000012 0000000000000013 "
      "00000021 00000022 0000000000000023 z4"},
@@ -50,9 +57,17 @@ inline const LlcSample kLlcSamples[] = {
      "08 2c 00 00 04 02 00000701 ff1902f4c5520000 03 00000801 ff1902f4c5530000 "
      "04 00000901 ff1902f4c5540000"},
     {"V1TestLink", "07 2c 00 00 000102030405060708090a0b0c0d0e0f z24"},
+    {"V1DeleteRkeyRequest", "09 2c 00 00 01 00 0000 00000667 z32"},
     {"V1DeleteRkeyOfEight",
      "09 2c 00 a0 08 81 0000 00000001 00000002 00000003 00000004 "
      "00000005 00000006 00000007 00000008 z4"},
 };
+
+inline std::string llc_sample(std::string_view name) {
+  for (const LlcSample& sample : kLlcSamples)
+    if (name == sample.name) return sample.hex;
+  ADD_FAILURE() << "no sample " << name;
+  return "";
+}
 
 }  // namespace fairlead::wire::test

@@ -13,16 +13,10 @@ namespace {
 // The body of a sample, which must be a T.
 template <class T>
 T body_of(const char* name, LlcVersion version = LlcVersion::k2) {
-  for (const LlcSample& sample : kLlcSamples) {
-    if (std::string_view(sample.name) != name) continue;
-    const Result<LlcMessage> decoded = decode_llc(from_hex(sample.hex));
-    EXPECT_TRUE(decoded) << name;
-    EXPECT_EQ(decoded->version, version);
-    EXPECT_TRUE(std::holds_alternative<T>(decoded->body)) << name;
-    return std::get<T>(decoded->body);
-  }
-  ADD_FAILURE() << "no sample " << name;
-  return {};
+  const LlcMessage decoded = decode_llc(from_hex(llc_sample(name))).value();
+  EXPECT_EQ(decoded.version, version);
+  EXPECT_TRUE(std::holds_alternative<T>(decoded.body)) << name;
+  return std::get<T>(decoded.body);
 }
 
 Bytes encoded(const LlcMessage& message) {

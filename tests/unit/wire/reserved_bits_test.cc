@@ -9,6 +9,7 @@
 
 #include "unit/wire/clc_samples.h"
 #include "unit/wire/hex.h"
+#include "unit/wire/llc_samples.h"
 #include "wire/cdc.h"
 #include "wire/clc.h"
 #include "wire/llc.h"
@@ -113,66 +114,36 @@ TEST(ReservedBits, OfADecline) {
 }
 
 TEST(ReservedBits, OfLlcMessages) {
-  const std::string add_link = "525400000001 0000 z10 ffff0a090001 000012 02 03 af505b z8 ";
-  const std::string entry = "02 00000701 ff1902f4c5520000 ";
-  for (const Row& row : std::vector<Row>{
-           {"CONFIRM_LINK of version 1",
-            "01 2c 00 03 525400000001 z10 ffff0a090001 000011 01 00000101 02 00 z8",
-            {{2, 2}, {3, 3, 0x7c}, {35, 43}}},
-           {"CONFIRM_LINK",
-            "21 2c 00 03 525400000001 z10 ffff0a090001 000011 01 00000101 02 ff z8",
-            {{3, 3, 0x7c}, {36, 43}}},
-           // The flag of a reject, and its reason, belong to answers.
-           {"ADD_LINK request of version 1",
-            "02 2c 00 00" + add_link,
-            {{2, 2}, {3, 3, 0x7f}, {10, 11}, {32, 32, 0xf0}, {36, 43}}},
-           {"ADD_LINK answer of version 1",
-            "02 2c 00 80" + add_link,
-            {{2, 2}, {3, 3, 0x3f}, {10, 11}, {32, 32, 0xf0}, {36, 43}}},
-           {"ADD_LINK reject of version 1",
-            "02 2c 01 c0" + add_link,
-            {{2, 2, 0xf0}, {3, 3, 0x3f}, {10, 11}, {32, 32, 0xf0}, {36, 43}}},
-           {"ADD_LINK request",
-            "22 58 00 00" + add_link +
-                "80 00 z10 ffff0a090001 z8 0100 0000034b 0000050b ff1902f4c54f0000",
-            {{3, 3, 0x7f}, {10, 11}, {32, 32, 0xf0}, {36, 43}, {44, 44, 0x7f}, {45, 45}, {62, 69}}},
-           {"ADD_LINK reject",
-            "22 2c 00 c0" + add_link,
-            {{3, 3, 0x3f}, {10, 11}, {32, 32, 0xf0}, {36, 43}}},
-           {"ADD_LINK_CONT",
-            "03 2c 00 00 02 01 0000 00000011 00000012 0000000000000013 z20",
-            {{2, 2}, {3, 3, 0x7f}, {6, 7}, {24, 43}}},
-           {"DELETE_LINK of version 1",
-            "04 2c 00 00 02 00010000 z35",
-            {{2, 2}, {3, 3, 0x1f}, {9, 43}}},
-           {"DELETE_LINK", "24 2c 00 80 02 00100000 z35", {{3, 3, 0x1f}, {9, 43}}},
-           {"REQ_ADD_LINK",
-            "25 3c 00 00 z20 02 z3 z10 ffff0a090002 z10 ffff0a09000c",
-            {{3, 3, 0x7f}, {4, 23}, {25, 27}}},
-           {"REQ_ADD_LINK refused", "25 2c 00 80 z40", {{3, 3, 0x7f}, {4, 43}}},
-           // Refused and retry belong to answers.
-           {"CONFIRM_RKEY request",
-            "26 2c 00 00 01 00000667 ff1902f4c5510000" + entry + "z14",
-            {{3, 3, 0x7f}, {30, 43}}},
-           {"CONFIRM_RKEY answer",
-            "06 2c 00 80 00 00000667 ff1902f4c5510000 z27",
-            {{2, 2}, {3, 3, 0x4f}, {17, 43}}},
-           {"CONFIRM_RKEY_CONT request",
-            "28 2c 00 00 01 04 00000901 ff1902f4c5540000 z26",
-            {{3, 3, 0x7f}, {18, 43}}},
-           {"CONFIRM_RKEY_CONT answer",
-            "28 2c 00 80 01 04 00000901 ff1902f4c5540000 z26",
-            {{3, 3, 0x4f}, {18, 43}}},
-           // What is unknown belongs to answers.
-           {"DELETE_RKEY request",
-            "09 2c 00 00 01 00 0000 00000667 z32",
-            {{2, 2}, {3, 3, 0x7f}, {5, 7}, {12, 43}}},
-           {"DELETE_RKEY answer",
-            "29 2c 00 80 01 00 0000 00000667 z32",
-            {{3, 3, 0x5f}, {6, 7}, {12, 43}}},
-           {"TEST_LINK", "27 2c 00 00 z40", {{3, 3, 0x7f}, {20, 43}}},
-           {"TEST_LINK of version 1", "07 2c 00 80 z40", {{2, 2}, {3, 3, 0x7f}, {20, 43}}}})
-    expect_ignored(row, decode_llc);
+  const struct {
+    const char* sample;
+    std::vector<Reserved> reserved;
+  } kTable[] = {
+      {"V1ConfirmLink", {{2, 2}, {3, 3, 0x7c}, {35, 43}}},
+      {"ConfirmLinkRequest", {{3, 3, 0x7c}, {36, 43}}},
+      // The flag of a reject, and its reason, belong to answers.
+      {"V1AddLink", {{2, 2}, {3, 3, 0x7f}, {10, 11}, {32, 32, 0xf0}, {36, 43}}},
+      {"V1AddLinkAnswer", {{2, 2}, {3, 3, 0x3f}, {10, 11}, {32, 32, 0xf0}, {36, 43}}},
+      {"V1AddLinkReject", {{2, 2, 0xf0}, {3, 3, 0x3f}, {10, 11}, {32, 32, 0xf0}, {36, 43}}},
+      {"AddLinkRequest",
+       {{3, 3, 0x7f}, {10, 11}, {32, 32, 0xf0}, {36, 43}, {44, 44, 0x7f}, {45, 45}, {62, 69}}},
+      {"AddLinkReject", {{3, 3, 0x3f}, {10, 11}, {32, 32, 0xf0}, {36, 43}}},
+      {"V1AddLinkContOfOne", {{2, 2}, {3, 3, 0x7f}, {6, 7}, {24, 43}}},
+      {"V1DeleteLink", {{2, 2}, {3, 3, 0x1f}, {9, 43}}},
+      {"DeleteLinkResponse", {{3, 3, 0x1f}, {9, 43}}},
+      {"ReqAddLink", {{3, 3, 0x7f}, {4, 23}, {25, 27}}},
+      {"ReqAddLinkRejected", {{3, 3, 0x7f}, {4, 43}}},
+      // Refused and retry belong to answers.
+      {"ConfirmRkeyTwoLinksRequest", {{3, 3, 0x7f}, {30, 43}}},
+      {"V1ConfirmRkey", {{2, 2}, {3, 3, 0x4f}, {17, 43}}},
+      {"ConfirmRkeyCont", {{3, 3, 0x7f}, {18, 43}}},
+      {"ConfirmRkeyContRefused", {{3, 3, 0x4f}, {18, 43}}},
+      // What is unknown belongs to answers.
+      {"V1DeleteRkeyRequest", {{2, 2}, {3, 3, 0x7f}, {5, 7}, {12, 43}}},
+      {"DeleteRkeyResponse", {{3, 3, 0x5f}, {6, 7}, {12, 43}}},
+      {"TestLinkRequest", {{3, 3, 0x7f}, {20, 43}}},
+      {"V1TestLink", {{2, 2}, {3, 3, 0x7f}, {20, 43}}}};
+  for (const auto& row : kTable)
+    expect_ignored({row.sample, llc_sample(row.sample), row.reserved}, decode_llc);
 }
 
 TEST(ReservedBits, OfCdc) {

@@ -51,13 +51,6 @@ std::vector<Subject> subjects() {
 
 }  // namespace
 
-TEST(Robustness, EverySubjectIsAcceptedByItsDecoder) {
-  const std::vector<Subject> all = subjects();
-  EXPECT_EQ(all.size(), std::size(kLlcSamples) + 5 + 2 + 18 + 33);
-  for (const Subject& subject : all)
-    EXPECT_TRUE(subject.check(subject.message)) << to_hex(subject.message);
-}
-
 TEST(Robustness, TruncatedMessages) {
   GuardedBytes memory(kGuardedBytes);
   for (const Subject& subject : subjects()) {
@@ -92,9 +85,11 @@ TEST(Robustness, MutatedMessages) {
   }
 }
 
-TEST(Robustness, EveryDecoderTakesEveryOthersMessages) {
+TEST(Robustness, EveryDecoderAcceptsItsOwnAndTakesEveryOthersMessages) {
   GuardedBytes memory(kGuardedBytes);
-  for (const Subject& subject : subjects()) {
+  const std::vector<Subject> all = subjects();
+  EXPECT_EQ(all.size(), std::size(kLlcSamples) + 5 + 2 + 18 + 33);
+  for (const Subject& subject : all) {
     const auto bytes = memory.hold(subject.message);
     for (Check check : kAllChecks) {
       const bool clc = subject.check != fuzz::check_llc && subject.check != fuzz::check_cdc;
