@@ -88,14 +88,13 @@ class Stand {
   bool is_ours(const CapturedMessage& message) const { return origin_of(message) == us_; }
 
   void take_clc(const CapturedMessage& message) {
-    const Result<wire::ClcHeader> header = wire::decode_clc_header(message.bytes);
-    ASSERT_TRUE(header);
-    if (header->type == wire::ClcType::kProposal) {
+    const wire::ClcHeader header = wire::decode_clc_header(message.bytes).value();
+    if (header.type == wire::ClcType::kProposal) {
       recorded_proposal_ = *wire::decode_proposal(message.bytes);
       return is_server() ? take_proposal(message) : propose();
     }
     const wire::AcceptConfirm recorded = *wire::decode_accept_confirm(message.bytes);
-    (header->type == wire::ClcType::kAccept ? accept_ : confirm_) = recorded;
+    (header.type == wire::ClcType::kAccept ? accept_ : confirm_) = recorded;
     if (is_ours(message)) return answer(recorded);
     ASSERT_EQ(handshake_->handle_bytes(message.bytes, now_), message.bytes.size());
     ASSERT_EQ(handshake_->state(), Handshake::State::kInHand);
@@ -122,9 +121,8 @@ class Stand {
     handshake_.emplace(Handshake::server(offer_.peer_id, now_, kTimeout));
     ASSERT_EQ(handshake_->handle_bytes(message.bytes, now_), message.bytes.size());
     ASSERT_EQ(handshake_->state(), Handshake::State::kInHand);
-    const Judgement<Terms> terms = judge_proposal(handshake_->proposal(), offer_, 2);
-    ASSERT_TRUE(terms);
-    terms_ = *terms;
+    const Terms terms = judge_proposal(handshake_->proposal(), offer_, 2).value();
+    terms_ = terms;
   }
 
   void answer(const wire::AcceptConfirm& recorded) {
@@ -168,15 +166,14 @@ class Stand {
   }
 
   void take_llc(const CapturedMessage& captured) {
-    const Result<wire::LlcMessage> message = wire::decode_llc(captured.bytes);
-    ASSERT_TRUE(message);
+    const wire::LlcMessage message = wire::decode_llc(captured.bytes).value();
     const bool ours = is_ours(captured);
-    if (about_our_rkeys(*message, ours)) return;
-    if (ours) return expect_llc(captured, *message);
+    if (about_our_rkeys(message, ours)) return;
+    if (ours) return expect_llc(captured, message);
     const std::optional<LinkIndex> link = link_between(captured.to, captured.from);
     ASSERT_TRUE(link);
     group_->handle_received(*link, now_);
-    group_->handle_llc(*link, *message, now_);
+    group_->handle_llc(*link, message, now_);
     perform();
   }
 
@@ -184,9 +181,8 @@ class Stand {
     cause(recorded);
     const std::optional<LlcToSend> sent = group_->output().poll_llc();
     ASSERT_TRUE(sent) << "we say nothing";
-    const Result<wire::LlcMessage> ours = wire::decode_llc(sent->bytes);
-    ASSERT_TRUE(ours);
-    EXPECT_TRUE(comparable(*ours) == comparable(recorded));
+    const wire::LlcMessage ours = wire::decode_llc(sent->bytes).value();
+    EXPECT_TRUE(comparable(ours) == comparable(recorded));
     EXPECT_EQ(sent->link, link_between(captured.from, captured.to));
     ++compared_;
     perform();

@@ -8,8 +8,9 @@
 namespace fairlead::smc {
 namespace {
 
-TEST(ConnectionAbort, AbortReachesThePeerAndIsAnswered) {
-  ConnectionPair pair;
+using ConnectionAbort = ConnectionPairTest;
+
+TEST_F(ConnectionAbort, AbortReachesThePeerAndIsAnswered) {
   pair.a.connection.abort();
   pair.settle();
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
@@ -17,8 +18,7 @@ TEST(ConnectionAbort, AbortReachesThePeerAndIsAnswered) {
   EXPECT_TRUE(pair.both_finished());
 }
 
-TEST(ConnectionAbort, WhatWasAnnouncedBeforeAnAbortCanStillBeRead) {
-  ConnectionPair pair;
+TEST_F(ConnectionAbort, WhatWasAnnouncedBeforeAnAbortCanStillBeRead) {
   pair.write_and_transmit(pair.a, "last words");
   pair.a.connection.abort();
   pair.settle();
@@ -30,8 +30,8 @@ TEST(ConnectionAbort, WhatWasAnnouncedBeforeAnAbortCanStillBeRead) {
   EXPECT_FALSE(pair.b.connection.closing().peer_writes_on(true));
 }
 
-TEST(ConnectionAbort, AnAbortBehindDataWaitsUntilAllIsInThePeersElement) {
-  ConnectionPair pair(16384, 16384, 32768);  // the send ring holds more than the peer
+TEST_F(ConnectionAbort, AnAbortBehindDataWaitsUntilAllIsInThePeersElement) {
+  pair = ConnectionPair(16384, 16384, 32768);  // the send ring holds more than the peer
   const std::string bytes(20000, 'z');
   pair.write(pair.a, bytes);
   pair.a.connection.abort(Connection::Abort::kBehindData);
@@ -49,8 +49,8 @@ TEST(ConnectionAbort, AnAbortBehindDataWaitsUntilAllIsInThePeersElement) {
   EXPECT_TRUE(pair.a.connection.finished());
 }
 
-TEST(ConnectionAbort, AnAbortEndsTheWaitForRoom) {
-  ConnectionPair pair(16384, 16384, 32768);
+TEST_F(ConnectionAbort, AnAbortEndsTheWaitForRoom) {
+  pair = ConnectionPair(16384, 16384, 32768);
   pair.write(pair.a, std::string(20000, 'z'));
   pair.a.connection.abort(Connection::Abort::kBehindData);
   pair.settle();
@@ -61,8 +61,7 @@ TEST(ConnectionAbort, AnAbortEndsTheWaitForRoom) {
   EXPECT_EQ(pair.read(pair.b).size(), 16384U);
 }
 
-TEST(ConnectionAbort, AFinBeforeAnAbortIsToldWithIt) {
-  ConnectionPair pair;
+TEST_F(ConnectionAbort, AFinBeforeAnAbortIsToldWithIt) {
   pair.write(pair.a, "bye");
   pair.a.connection.shutdown_write();
   pair.a.connection.abort(Connection::Abort::kBehindData);
@@ -91,8 +90,7 @@ void close_with_data_left_and_abort(ConnectionPair& pair) {
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
 }
 
-TEST(ConnectionAbort, AFinThatWasSaidTooEarlyIsNoneOnceTheConnectionIsReset) {
-  ConnectionPair pair;
+TEST_F(ConnectionAbort, AFinThatWasSaidTooEarlyIsNoneOnceTheConnectionIsReset) {
   ASSERT_NO_FATAL_FAILURE(close_with_data_left_and_abort(pair));
   EXPECT_EQ(pair.read(pair.b), "half of it");
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
@@ -103,8 +101,7 @@ TEST(ConnectionAbort, AFinThatWasSaidTooEarlyIsNoneOnceTheConnectionIsReset) {
   EXPECT_TRUE(pair.b.connection.rx().write_blocked());
 }
 
-TEST(ConnectionAbort, TheElementOfAPeerThatWaitsForRoomIsNotReleased) {
-  ConnectionPair pair;
+TEST_F(ConnectionAbort, TheElementOfAPeerThatWaitsForRoomIsNotReleased) {
   pair.write_and_transmit(pair.a, "half of it");
   ASSERT_TRUE(pair.b.connection.handle_cdc(closed_with_data_left(pair), pair.now));
   EXPECT_EQ(pair.read(pair.b), "half of it");
@@ -114,8 +111,7 @@ TEST(ConnectionAbort, TheElementOfAPeerThatWaitsForRoomIsNotReleased) {
   EXPECT_TRUE(pair.b.connection.closing().peer_writes_on(pair.b.connection.rx().write_blocked()));
 }
 
-TEST(ConnectionAbort, TheElementOfAPeerThatHasAbortedIsReleasedThoughItWaitedForRoom) {
-  ConnectionPair pair;
+TEST_F(ConnectionAbort, TheElementOfAPeerThatHasAbortedIsReleasedThoughItWaitedForRoom) {
   ASSERT_NO_FATAL_FAILURE(close_with_data_left_and_abort(pair));
   pair.transmit(pair.b);
   EXPECT_TRUE(pair.b.connection.finished());
@@ -124,8 +120,7 @@ TEST(ConnectionAbort, TheElementOfAPeerThatHasAbortedIsReleasedThoughItWaitedFor
   EXPECT_FALSE(pair.b.connection.closing().peer_writes_on(true));
 }
 
-TEST(ConnectionAbort, WhatALostPeerAnnouncedCanStillBeRead) {
-  ConnectionPair pair;
+TEST_F(ConnectionAbort, WhatALostPeerAnnouncedCanStillBeRead) {
   pair.write_and_settle(pair.a, "last words");
   pair.b.connection.handle_link_lost();
   EXPECT_TRUE(pair.b.connection.reset_said());
@@ -134,16 +129,14 @@ TEST(ConnectionAbort, WhatALostPeerAnnouncedCanStillBeRead) {
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
 }
 
-TEST(ConnectionAbort, SimultaneousAbortsFinish) {
-  ConnectionPair pair;
+TEST_F(ConnectionAbort, SimultaneousAbortsFinish) {
   pair.a.connection.abort();
   pair.b.connection.abort();
   pair.settle();
   EXPECT_TRUE(pair.both_finished());
 }
 
-TEST(ConnectionAbort, NothingIsSentOnceTheLinkIsLost) {
-  ConnectionPair pair;
+TEST_F(ConnectionAbort, NothingIsSentOnceTheLinkIsLost) {
   pair.write(pair.a, "x");
   pair.a.connection.handle_link_lost();
   EXPECT_FALSE(pair.a.connection.transmit_due());
@@ -151,8 +144,8 @@ TEST(ConnectionAbort, NothingIsSentOnceTheLinkIsLost) {
   EXPECT_TRUE(pair.a.connection.finished());
 }
 
-TEST(ConnectionAbort, AnAbortAtOnceWritesNothingMore) {
-  ConnectionPair pair(16384, 16384, 16384);
+TEST_F(ConnectionAbort, AnAbortAtOnceWritesNothingMore) {
+  pair = ConnectionPair(16384, 16384, 16384);
   pair.write(pair.a, "never sent");
   pair.a.connection.abort();
   const Transmit last = pair.next_transmit(pair.a);
@@ -166,8 +159,8 @@ TEST(ConnectionAbort, AnAbortAtOnceWritesNothingMore) {
 }
 
 // Its application reads nothing any more.
-TEST(ConnectionAbort, NothingIsWrittenFromTheSendRingForAPeerThatHasClosed) {
-  ConnectionPair pair(16384, 16384, 16384);
+TEST_F(ConnectionAbort, NothingIsWrittenFromTheSendRingForAPeerThatHasClosed) {
+  pair = ConnectionPair(16384, 16384, 16384);
   pair.b.connection.close();
   pair.transmit(pair.b);
   pair.write(pair.a, "too late");
@@ -180,8 +173,7 @@ TEST(ConnectionAbort, NothingIsWrittenFromTheSendRingForAPeerThatHasClosed) {
   EXPECT_TRUE(ended_in_order(pair.a.connection));
 }
 
-TEST(ConnectionAbort, WhatIsInTheElementOfAPeerThatHasClosedIsStillAnnounced) {
-  ConnectionPair pair;
+TEST_F(ConnectionAbort, WhatIsInTheElementOfAPeerThatHasClosedIsStillAnnounced) {
   pair.b.connection.close();
   pair.transmit(pair.b);
   pair.write(pair.a, "in time");
@@ -190,7 +182,7 @@ TEST(ConnectionAbort, WhatIsInTheElementOfAPeerThatHasClosedIsStillAnnounced) {
   EXPECT_EQ(announced.cdc.producer, (wire::CdcCursor{0, 7}));
 }
 
-TEST(ConnectionAbort, AnElementIsReleasedUnlessItsPeerHasClosedAndWaitsForRoom) {
+TEST_F(ConnectionAbort, AnElementIsReleasedUnlessItsPeerHasClosedAndWaitsForRoom) {
   ConnectionPair open;
   open.b.connection.abort();
   open.transmit(open.b);

@@ -46,6 +46,8 @@ TEST_F(ConnectionDeadline, ABlockedEndWithNothingToReadIsWaitedForAtOnce) {
   now += kCloseGrace / 2;
   hear(blocked_end());  // says nothing new
   EXPECT_EQ(due(), pair.now + kCloseGrace);
+  connection.handle_deadline(pair.now + kCloseGrace - Duration(1));
+  EXPECT_EQ(connection.rx_end(), StreamEnd::kNone);
   connection.handle_deadline(pair.now + kCloseGrace);
   EXPECT_EQ(due(), std::nullopt);
   EXPECT_EQ(connection.rx_end(), StreamEnd::kFin);

@@ -161,4 +161,9 @@ class ConnectionPair {
   }
 };
 
+class ConnectionPairTest : public testing::Test {
+ protected:
+  ConnectionPair pair;
+};
+
 }  // namespace fairlead::smc

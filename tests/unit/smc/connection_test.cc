@@ -9,14 +9,14 @@
 namespace fairlead::smc {
 namespace {
 
-TEST(Connection, SaysNothingWhenEstablished) {
-  ConnectionPair pair;
+using ConnectionTest = ConnectionPairTest;
+
+TEST_F(ConnectionTest, SaysNothingWhenEstablished) {
   EXPECT_FALSE(pair.a.connection.transmit_due());
   EXPECT_FALSE(pair.a.connection.poll_transmit());
 }
 
-TEST(Connection, FirstMessageHasSequenceOneAndThePeersToken) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, FirstMessageHasSequenceOneAndThePeersToken) {
   pair.write(pair.a, "hello");
   const Transmit transmit = pair.next_transmit(pair.a);
   EXPECT_EQ(transmit.cdc.sequence, 1);
@@ -25,16 +25,7 @@ TEST(Connection, FirstMessageHasSequenceOneAndThePeersToken) {
   EXPECT_EQ(transmit.write_count, 0U);  // direct: the bytes are there already
 }
 
-TEST(Connection, CarriesBytesBothWays) {
-  ConnectionPair pair;
-  pair.write(pair.a, "ping");
-  pair.write_and_settle(pair.b, "pong");
-  EXPECT_EQ(pair.read(pair.b), "ping");
-  EXPECT_EQ(pair.read(pair.a), "pong");
-}
-
-TEST(Connection, UsesTheWholeElementAndThenIsBlocked) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, UsesTheWholeElementAndThenIsBlocked) {
   EXPECT_EQ(pair.write(pair.a, std::string(20000, 'x')), 16384U);
   EXPECT_EQ(pair.a.connection.tx_blocked(), Side::kPeer);
   const Transmit transmit = pair.next_transmit(pair.a);
@@ -42,8 +33,8 @@ TEST(Connection, UsesTheWholeElementAndThenIsBlocked) {
   EXPECT_TRUE(transmit.cdc.producer_flags.write_blocked);
 }
 
-TEST(Connection, AFullSendRingIsNotAFullPeer) {
-  ConnectionPair pair(16384, 32768, 16384);
+TEST_F(ConnectionTest, AFullSendRingIsNotAFullPeer) {
+  pair = ConnectionPair(16384, 32768, 16384);
   EXPECT_EQ(pair.write(pair.a, std::string(20000, 'x')), 16384U);
   EXPECT_EQ(pair.a.connection.tx_blocked(), Side::kLocal);
   pair.settle();
@@ -53,8 +44,7 @@ TEST(Connection, AFullSendRingIsNotAFullPeer) {
   EXPECT_EQ(pair.a.connection.tx_blocked(), Side::kPeer);
 }
 
-TEST(Connection, AnnouncesRoomWhenThePeerIsBlocked) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, AnnouncesRoomWhenThePeerIsBlocked) {
   pair.write_and_settle(pair.a, std::string(16384, 'x'));
   EXPECT_EQ(pair.read(pair.b).size(), 16384U);
   EXPECT_TRUE(pair.b.connection.transmit_due());
@@ -62,15 +52,8 @@ TEST(Connection, AnnouncesRoomWhenThePeerIsBlocked) {
   EXPECT_EQ(pair.a.connection.tx_window().bytes(), 16384U);
 }
 
-TEST(Connection, DoesNotAnnounceEveryRead) {
-  ConnectionPair pair(65536, 65536);
-  pair.write_and_settle(pair.a, std::string(1000, 'x'));
-  EXPECT_EQ(pair.read(pair.b).size(), 1000U);
-  EXPECT_FALSE(pair.b.connection.transmit_due());
-}
-
-TEST(Connection, AnnouncesEveryReadBeforeAPause) {
-  ConnectionPair pair(65536, 65536);
+TEST_F(ConnectionTest, AnnouncesEveryReadBeforeAPause) {
+  pair = ConnectionPair(65536, 65536);
   pair.b.connection.consumed(0, pair.now, Connection::Announce::kAll);
   EXPECT_FALSE(pair.b.connection.transmit_due());  // nothing was read
   pair.write_and_settle(pair.a, std::string(1000, 'x'));
@@ -81,8 +64,7 @@ TEST(Connection, AnnouncesEveryReadBeforeAPause) {
   EXPECT_EQ(pair.a.connection.tx_window().bytes(), 65536U);
 }
 
-TEST(Connection, AnnouncesAtOnceWhenAskedTo) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, AnnouncesAtOnceWhenAskedTo) {
   pair.write_and_transmit(pair.a, "x");
   pair.a.on_the_way.front().producer_flags.consumer_update_requested = true;
   ASSERT_TRUE(pair.deliver(pair.a));
@@ -90,18 +72,8 @@ TEST(Connection, AnnouncesAtOnceWhenAskedTo) {
   EXPECT_TRUE(pair.b.connection.transmit_due());
 }
 
-TEST(Connection, AnnouncesAtOnceBehindAnUrgentByte) {
-  ConnectionPair pair;
-  pair.write_and_transmit(pair.a, "x");
-  pair.a.on_the_way.front().producer_flags.urgent_present = true;
-  ASSERT_TRUE(pair.deliver(pair.a));
-  EXPECT_FALSE(pair.b.connection.transmit_due());
-  pair.read(pair.b);
-  EXPECT_TRUE(pair.b.connection.transmit_due());
-}
-
-TEST(Connection, StagedBytesAreWrittenAndFreedByTheirCompletion) {
-  ConnectionPair pair(16384, 32768, 16384);
+TEST_F(ConnectionTest, StagedBytesAreWrittenAndFreedByTheirCompletion) {
+  pair = ConnectionPair(16384, 32768, 16384);
   EXPECT_EQ(pair.write(pair.a, std::string(16384, 'y')), 16384U);
   EXPECT_EQ(pair.a.connection.tx_window().bytes(), 0U);
   pair.transmit(pair.a);
@@ -128,14 +100,13 @@ void stream_random_bytes(ConnectionPair& pair, std::uint32_t seed) {
   }
 }
 
-TEST(Connection, DirectAndStagedStreamsArriveInOrder) {
+TEST_F(ConnectionTest, DirectAndStagedStreamsArriveInOrder) {
   ConnectionPair direct(16384, 32768), staged(65536, 32768, 16384);
   stream_random_bytes(direct, 1);
   stream_random_bytes(staged, 2);
 }
 
-TEST(Connection, HalfCloseLetsTheOtherDirectionLive) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, HalfCloseLetsTheOtherDirectionLive) {
   pair.write(pair.a, "request");
   pair.a.connection.shutdown_write();
   pair.settle();
@@ -148,8 +119,8 @@ TEST(Connection, HalfCloseLetsTheOtherDirectionLive) {
   EXPECT_EQ(pair.a.connection.rx_end(), StreamEnd::kNone);
 }
 
-TEST(Connection, DoneWritingFollowsThePendingBytes) {
-  ConnectionPair pair(16384, 16384, 32768);
+TEST_F(ConnectionTest, DoneWritingFollowsThePendingBytes) {
+  pair = ConnectionPair(16384, 16384, 32768);
   pair.write(pair.a, std::string(20000, 'z'));
   pair.a.connection.shutdown_write();
   const Transmit first = pair.next_transmit(pair.a);
@@ -160,17 +131,11 @@ TEST(Connection, DoneWritingFollowsThePendingBytes) {
 
 // As a kernel closes with data left: "closed" arrives with "write blocked", and counts as the end
 // only after the grace.
-ConnectionPair with_a_blocked_close() {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, AClosedPeerWithAFullWindowGetsTimeToSendTheRest) {
   pair.write_and_transmit(pair.a, std::string(16384, 'x'));
   pair.a.on_the_way.back().state.closed = true;
-  EXPECT_TRUE(pair.deliver(pair.a));
+  ASSERT_TRUE(pair.deliver(pair.a));
   pair.read(pair.b);
-  return pair;
-}
-
-TEST(Connection, AClosedPeerWithAFullWindowGetsTimeToSendTheRest) {
-  ConnectionPair pair = with_a_blocked_close();
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kNone);
   EXPECT_TRUE(pair.b.connection.transmit_due());  // the update that the kernel waits for
   ASSERT_TRUE(pair.b.connection.next_deadline());
@@ -183,16 +148,7 @@ TEST(Connection, AClosedPeerWithAFullWindowGetsTimeToSendTheRest) {
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kFin);
 }
 
-TEST(Connection, AClosedPeerThatSendsNothingMoreHasEndedAfterTheGrace) {
-  ConnectionPair pair = with_a_blocked_close();
-  pair.b.connection.handle_deadline(pair.now + kCloseGrace - Duration(1));
-  EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kNone);
-  pair.b.connection.handle_deadline(pair.now + kCloseGrace);
-  EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kFin);
-}
-
-TEST(Connection, DropsMessagesThatWereOvertaken) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, DropsMessagesThatWereOvertaken) {
   pair.write_and_transmit(pair.a, "one");
   const wire::CdcMessage first = pair.a.on_the_way.front();
   pair.write_and_transmit(pair.a, "two");
@@ -202,15 +158,14 @@ TEST(Connection, DropsMessagesThatWereOvertaken) {
   EXPECT_EQ(pair.read(pair.b), "onetwo");
 }
 
-TEST(Connection, SequenceNumbersWrapAround) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, SequenceNumbersWrapAround) {
   for (int i = 0; i < 70000; ++i) {
     pair.write_and_settle(pair.a, "x");
     ASSERT_EQ(pair.read(pair.b), "x");
   }
 }
 
-TEST(Connection, BytesMayOvertakeTheConfirm) {
+TEST_F(ConnectionTest, BytesMayOvertakeTheConfirm) {
   Connection server(AlertToken{7}, 16384);
   ASSERT_TRUE(server.handle_cdc(wire::CdcMessage{.sequence = 1, .producer = {0, 5}}, TimePoint{}));
   EXPECT_EQ(server.rx().window().bytes(), 5U);
@@ -218,8 +173,7 @@ TEST(Connection, BytesMayOvertakeTheConfirm) {
 }
 
 // A kernel sends its last message again, with what has changed since.
-TEST(Connection, AMessageWithTheNumberOfTheLastOneCounts) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, AMessageWithTheNumberOfTheLastOneCounts) {
   wire::CdcMessage message = next_message(pair.b, 7);
   message.producer = {0, 5};
   ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
@@ -228,8 +182,7 @@ TEST(Connection, AMessageWithTheNumberOfTheLastOneCounts) {
   EXPECT_EQ(pair.b.connection.rx().window().bytes(), 8U);
 }
 
-TEST(Connection, AnOvertakenMessageSaysNothingAboutItsSender) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, AnOvertakenMessageSaysNothingAboutItsSender) {
   ASSERT_TRUE(pair.b.connection.handle_cdc(next_message(pair.b, 2), pair.now));
   wire::CdcMessage older = next_message(pair.b, 1);
   older.producer_flags.write_blocked = true;
@@ -239,32 +192,30 @@ TEST(Connection, AnOvertakenMessageSaysNothingAboutItsSender) {
   EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kNone);
 }
 
-TEST(Connection, NothingCanBeWrittenOnceAnEndIsKnown) {
-  const auto window_after = [](void (*end)(ConnectionPair&)) {
-    ConnectionPair pair;
+TEST_F(ConnectionTest, NothingCanBeWrittenOnceAnEndIsKnown) {
+  void (*const ends[])(ConnectionPair&) = {
+      [](ConnectionPair& one) { one.a.connection.shutdown_write(); },
+      [](ConnectionPair& one) { one.a.connection.close(); },
+      [](ConnectionPair& one) { one.a.connection.abort(); },
+      [](ConnectionPair& one) { one.a.connection.handle_link_lost(); },
+      [](ConnectionPair& one) {
+        one.b.connection.close();
+        one.settle();
+      }};
+  for (const auto end : ends) {
+    pair = ConnectionPair();
     EXPECT_EQ(pair.a.connection.tx_window().bytes(), 16384U);
     end(pair);
-    return pair.a.connection.tx_window().bytes();
-  };
-  EXPECT_EQ(window_after([](ConnectionPair& pair) { pair.a.connection.shutdown_write(); }), 0U);
-  EXPECT_EQ(window_after([](ConnectionPair& pair) { pair.a.connection.close(); }), 0U);
-  EXPECT_EQ(window_after([](ConnectionPair& pair) { pair.a.connection.abort(); }), 0U);
-  EXPECT_EQ(window_after([](ConnectionPair& pair) { pair.a.connection.handle_link_lost(); }), 0U);
-  EXPECT_EQ(window_after([](ConnectionPair& pair) {
-              pair.b.connection.close();
-              pair.settle();
-            }),
-            0U);
+    EXPECT_EQ(pair.a.connection.tx_window().bytes(), 0U);
+  }
 }
 
-TEST(Connection, OneThatHasEndedIsNotBlocked) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, OneThatHasEndedIsNotBlocked) {
   pair.a.connection.shutdown_write();
   EXPECT_EQ(pair.a.connection.tx_blocked(), std::nullopt);
 }
 
-TEST(Connection, EachStepOfAnOrderlyCloseHasItsState) {
-  ConnectionPair pair;
+TEST_F(ConnectionTest, EachStepOfAnOrderlyCloseHasItsState) {
   const Closing& a = pair.a.connection.closing();
   const Closing& b = pair.b.connection.closing();
   EXPECT_EQ(a.state(), CloseState::kActive);
@@ -292,9 +243,9 @@ TEST(Connection, EachStepOfAnOrderlyCloseHasItsState) {
   EXPECT_TRUE(ended_in_order(pair.b.connection));
 }
 
-TEST(Connection, NoMessageChangesAConnectionThatIsOver) {
+TEST_F(ConnectionTest, NoMessageChangesAConnectionThatIsOver) {
   for (const bool lost : {false, true}) {
-    ConnectionPair pair;
+    pair = ConnectionPair();
     if (lost) {
       pair.b.connection.handle_link_lost();
     } else {
@@ -311,7 +262,7 @@ TEST(Connection, NoMessageChangesAConnectionThatIsOver) {
   }
 }
 
-TEST(Connection, BeforeTheConfirmNothingIsSentThoughSomethingIsDue) {
+TEST_F(ConnectionTest, BeforeTheConfirmNothingIsSentThoughSomethingIsDue) {
   Connection server(AlertToken{7}, 16384);
   EXPECT_EQ(server.tx_window().bytes(), 0U);
   EXPECT_EQ(server.tx_blocked(), std::nullopt);
@@ -322,17 +273,50 @@ TEST(Connection, BeforeTheConfirmNothingIsSentThoughSomethingIsDue) {
   server.handle_link_switched({RemoteKey{1}, RemoteAddress{0}, 32768});
   EXPECT_FALSE(server.transmit_due());
   server.set_peer(AlertToken{9}, {RemoteKey{1}, RemoteAddress{0}, 32768}, 0);
-  const auto update = server.poll_transmit();
-  ASSERT_TRUE(update);
-  EXPECT_EQ(update->cdc.token, AlertToken{9});
-  EXPECT_EQ(update->cdc.consumer, (wire::CdcCursor{0, 16000}));
+  const auto update = server.poll_transmit().value();
+  EXPECT_EQ(update.cdc.token, AlertToken{9});
+  EXPECT_EQ(update.cdc.consumer, (wire::CdcCursor{0, 16000}));
 }
 
-TEST(Connection, AResetBeforeTheConfirmNeedsNoMessage) {
+TEST_F(ConnectionTest, AResetBeforeTheConfirmNeedsNoMessage) {
   Connection server(AlertToken{7}, 16384);
   server.abort();
   EXPECT_FALSE(server.transmit_due());
   EXPECT_TRUE(server.reset_said());
+}
+
+TEST_F(ConnectionTest, AHostileCursorAbortsTheConnectionAndNothingElse) {
+  const struct {
+    const char* name;
+    wire::CdcCursor producer, consumer;
+  } kTable[] = {{"producer outside the element", {0, 16384}, {0, 0}},
+                {"producer far outside", {0, 0xffffffff}, {0, 0}},
+                {"producer beyond free space", {1, 1}, {0, 0}},
+                {"producer wraps ahead", {77, 0}, {0, 0}},
+                {"consumer before anything was sent", {0, 0}, {0, 1}},
+                {"consumer outside the element", {0, 0}, {0, 16384}},
+                {"consumer wraps ahead", {0, 0}, {9, 9}}};
+  for (const auto& row : kTable) {
+    SCOPED_TRACE(row.name);
+    pair = ConnectionPair();
+    wire::CdcMessage message = next_message(pair.b, 1);
+    message.producer = row.producer;
+    message.consumer = row.consumer;
+    const Result<void> taken = pair.b.connection.handle_cdc(message, pair.now);
+    ASSERT_FALSE(taken);
+    EXPECT_EQ(taken.error().code, Errc::kMalformed);
+    EXPECT_EQ(pair.b.connection.rx_end(), StreamEnd::kReset);
+    EXPECT_EQ(pair.b.connection.rx().window().bytes(), 0U);
+    EXPECT_TRUE(pair.next_transmit(pair.b).cdc.state.aborted);
+  }
+}
+
+TEST_F(ConnectionTest, APeerMayNotUseRoomThatWasNotAnnounced) {
+  pair.write_and_settle(pair.a, std::string(1000, 'x'));
+  pair.read(pair.b);  // free again, but not announced
+  wire::CdcMessage message = next_message(pair.b, 2);
+  message.producer = {1, 1};
+  EXPECT_FALSE(pair.b.connection.handle_cdc(message, pair.now));
 }
 
 }  // namespace

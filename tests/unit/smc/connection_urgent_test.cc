@@ -10,8 +10,9 @@
 namespace fairlead::smc {
 namespace {
 
-TEST(ConnectionUrgent, TheByteIsAWindowOfItsOwn) {
-  ConnectionPair pair;
+using ConnectionUrgent = ConnectionPairTest;
+
+TEST_F(ConnectionUrgent, TheByteIsAWindowOfItsOwn) {
   pair.write(pair.a, "before");
   ASSERT_TRUE(pair.write_urgent(pair.a, '!'));
   pair.settle();
@@ -22,8 +23,7 @@ TEST(ConnectionUrgent, TheByteIsAWindowOfItsOwn) {
   EXPECT_FALSE(pair.b.connection.rx().urgent());
 }
 
-TEST(ConnectionUrgent, TheSenderWaitsUntilTheByteIsConsumedAndTold) {
-  ConnectionPair pair;
+TEST_F(ConnectionUrgent, TheSenderWaitsUntilTheByteIsConsumedAndTold) {
   pair.write(pair.a, "before");
   pair.write_urgent(pair.a, '!');
   pair.settle();
@@ -41,8 +41,7 @@ TEST(ConnectionUrgent, TheSenderWaitsUntilTheByteIsConsumedAndTold) {
   EXPECT_EQ(pair.read(pair.b), "behind");
 }
 
-TEST(ConnectionUrgent, TheMessageThatEndsBehindTheByteHasBothFlags) {
-  ConnectionPair pair;
+TEST_F(ConnectionUrgent, TheMessageThatEndsBehindTheByteHasBothFlags) {
   pair.write(pair.a, "four");
   pair.write_urgent(pair.a, '!');
   const Transmit transmit = pair.next_transmit(pair.a);
@@ -57,8 +56,8 @@ TEST(ConnectionUrgent, TheMessageThatEndsBehindTheByteHasBothFlags) {
   EXPECT_FALSE(next.cdc.producer_flags.urgent_present);
 }
 
-TEST(ConnectionUrgent, MessagesBeforeTheByteSayThatItIsPending) {
-  ConnectionPair pair(16384, 16384, 32768);  // the send ring holds more than the peer
+TEST_F(ConnectionUrgent, MessagesBeforeTheByteSayThatItIsPending) {
+  pair = ConnectionPair(16384, 16384, 32768);  // the send ring holds more than the peer
   const std::string bytes(20000, 'z');
   pair.write(pair.a, bytes);
   pair.write_urgent(pair.a, '!');
@@ -75,8 +74,7 @@ TEST(ConnectionUrgent, MessagesBeforeTheByteSayThatItIsPending) {
   EXPECT_EQ(pair.read(pair.b), "!");
 }
 
-TEST(ConnectionUrgent, ANewerByteMakesTheOlderOrdinary) {
-  ConnectionPair pair;
+TEST_F(ConnectionUrgent, ANewerByteMakesTheOlderOrdinary) {
   for (std::uint16_t i = 1; i <= 2; ++i) {
     wire::CdcMessage message = next_message(pair.b, i);
     message.producer = {0, i * 5U};
@@ -88,8 +86,7 @@ TEST(ConnectionUrgent, ANewerByteMakesTheOlderOrdinary) {
   EXPECT_EQ(pair.read(pair.b).size(), 1U);
 }
 
-TEST(ConnectionUrgent, DataBehindTheByteStaysOrdinary) {
-  ConnectionPair pair;
+TEST_F(ConnectionUrgent, DataBehindTheByteStaysOrdinary) {
   wire::CdcMessage message = next_message(pair.b, 1);
   message.producer = {0, 5};
   message.producer_flags.urgent_present = true;
@@ -103,8 +100,7 @@ TEST(ConnectionUrgent, DataBehindTheByteStaysOrdinary) {
   EXPECT_EQ(pair.read(pair.b).size(), 45U);
 }
 
-TEST(ConnectionUrgent, AMessageBeforeTheByteIsReadDoesNotMakeItOrdinary) {
-  ConnectionPair pair;
+TEST_F(ConnectionUrgent, AMessageBeforeTheByteIsReadDoesNotMakeItOrdinary) {
   pair.write(pair.a, "before");
   pair.write_urgent(pair.a, '!');
   pair.settle();
@@ -115,8 +111,7 @@ TEST(ConnectionUrgent, AMessageBeforeTheByteIsReadDoesNotMakeItOrdinary) {
   EXPECT_EQ(pair.read(pair.b), "!");
 }
 
-TEST(ConnectionUrgent, BehindTheByteReadsAreAnnouncedAsUsual) {
-  ConnectionPair pair;
+TEST_F(ConnectionUrgent, BehindTheByteReadsAreAnnouncedAsUsual) {
   pair.write_urgent(pair.a, '!');
   pair.settle();
   pair.read(pair.b);
@@ -126,33 +121,26 @@ TEST(ConnectionUrgent, BehindTheByteReadsAreAnnouncedAsUsual) {
   EXPECT_FALSE(pair.b.connection.transmit_due());
 }
 
-TEST(ConnectionUrgent, AFlagThatNamesNoUnreadByteIsIgnored) {
-  ConnectionPair pair;
-  wire::CdcMessage message = next_message(pair.b, 1);
-  message.producer_flags.urgent_present = true;
-  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));  // nothing was sent at all
+TEST_F(ConnectionUrgent, AFlagThatNamesNoUnreadByteIsIgnored) {
+  std::uint16_t sequence = 0;
+  const auto hear = [&](std::uint32_t produced, bool urgent) {
+    wire::CdcMessage message = next_message(pair.b, ++sequence);
+    message.producer = {0, produced};
+    message.producer_flags.urgent_present = urgent;
+    EXPECT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  };
+  hear(0, true);  // nothing was sent at all
   EXPECT_FALSE(pair.b.connection.rx().urgent());
-  message = next_message(pair.b, 2);
-  message.producer = {0, 5};
-  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  hear(5, false);
   EXPECT_EQ(pair.read(pair.b).size(), 5U);
-  message.producer_flags.urgent_present = true;  // all of it was read before
-  message.sequence = 3;
-  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  hear(5, true);  // all of it was read before
   EXPECT_EQ(pair.b.connection.rx().window().bytes(), 0U);
-  message.producer = {0, 20};
-  message.sequence = 4;
-  message.producer_flags.urgent_present = false;
-  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
-  message.producer = {0, 3};  // a cursor that was already passed
-  message.sequence = 5;
-  message.producer_flags.urgent_present = true;
-  ASSERT_TRUE(pair.b.connection.handle_cdc(message, pair.now));
+  hear(20, false);
+  hear(3, true);  // a cursor that was already passed
   EXPECT_EQ(pair.read(pair.b).size(), 15U);
 }
 
-TEST(ConnectionUrgent, AFlagBeyondTheFreeSpaceResetsTheConnection) {
-  ConnectionPair pair;
+TEST_F(ConnectionUrgent, AFlagBeyondTheFreeSpaceResetsTheConnection) {
   wire::CdcMessage message = next_message(pair.b, 1);
   message.producer = {1, 1};
   message.producer_flags.urgent_present = true;

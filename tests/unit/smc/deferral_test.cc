@@ -50,6 +50,15 @@ class DeferralTest : public testing::Test {
     }
     return kinds;
   }
+  // The second one goes on at byte `cut`.
+  Result<Deferral> taken_by_two_processes(Deferral first, Role role, const Bytes& bytes,
+                                          std::size_t cut) const {
+    const auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(cut);
+    take(first, {bytes.begin(), middle});
+    auto second = Deferral::resume(role, kLimits, now, first.state());
+    if (second) take(*second, {middle, bytes.end()});
+    return second;
+  }
 
   TimePoint now{std::chrono::hours(1)};
   Deferral client{Role::kClient, kLimits, now};
@@ -106,6 +115,7 @@ TEST_F(DeferralTest, AServerHandsOverOnlyAsAnAnswer) {
   EXPECT_FALSE(server.may_hand_over());
   EXPECT_EQ(take(server, only(client.send_hand_over())), "H");
   EXPECT_TRUE(server.may_hand_over());
+  EXPECT_FALSE(server.earned(now + std::chrono::hours(1)));  // it never begins
   EXPECT_EQ(take(client, only(server.send_hand_over())), "H");
   EXPECT_FALSE(server.may_hand_over());
 }
@@ -114,8 +124,11 @@ TEST_F(DeferralTest, AServerHandsOverOnlyAsAnAnswer) {
 TEST_F(DeferralTest, ADirectionIsBounded) {
   while (client.room() != 0) EXPECT_EQ(take(server, data(client, client.room())), "D");
   EXPECT_EQ(server.bytes_received(), kFramedBytesMax);
-  EXPECT_EQ(take(server, only(wire::encode_frame_header({wire::FrameType::kData, 1}), 1)),
-            "!more in frames than is allowed");
+  for (const auto type : {wire::FrameType::kData, wire::FrameType::kUrgent}) {
+    Deferral full = server;
+    EXPECT_EQ(take(full, only(wire::encode_frame_header({type, 1}), 1)),
+              "!more in frames than is allowed");
+  }
 }
 
 class WindowsTest : public DeferralTest {
@@ -206,12 +219,8 @@ TEST_F(WindowsTest, AnotherProcessGoesOnAtAnyByte) {
   append(bytes, server.open_window(6000));
   append(bytes, server.send_data(5), 5);
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
-    Deferral first = client;
-    const auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(cut);
-    take(first, {bytes.begin(), middle});
-    auto second = Deferral::resume(Role::kClient, kLimits, now, first.state());
+    const auto second = taken_by_two_processes(client, Role::kClient, bytes, cut);
     ASSERT_TRUE(second) << cut << ": " << second.error().what;
-    take(*second, {middle, bytes.end()});
     EXPECT_EQ(second->room(), 6000U) << cut;
     EXPECT_EQ(second->bytes_received(), 305U) << cut;
   }
@@ -246,12 +255,6 @@ TEST_F(DeferralTest, ManyBytesBehindOneAnswerAreOneTurn) {
   EXPECT_FALSE(client.earned(now));
 }
 
-TEST_F(DeferralTest, AServerNeverBeginsTheHandOver) {
-  EXPECT_EQ(take(server, only(client.send_hand_over())), "H");
-  EXPECT_TRUE(server.may_hand_over());
-  EXPECT_FALSE(server.earned(now + std::chrono::hours(1)));
-}
-
 TEST_F(DeferralTest, BytesWaitAtTheBoundAndBehindAHandOver) {
   EXPECT_FALSE(client.held());
   EXPECT_EQ(client.room(), wire::kFrameBytesMax);
@@ -272,12 +275,6 @@ TEST_F(DeferralTest, NothingWaitsBehindAnEnd) {
   EXPECT_TRUE(client.ended());
   EXPECT_EQ(client.room(), 0U);
   EXPECT_FALSE(client.held());
-}
-
-TEST_F(DeferralTest, UrgentBytesCountForTheBound) {
-  while (client.room() != 0) EXPECT_EQ(take(server, data(client, client.room())), "D");
-  EXPECT_EQ(take(server, only(wire::encode_frame_header({wire::FrameType::kUrgent, 1}), 1)),
-            "!more in frames than is allowed");
 }
 
 TEST_F(DeferralTest, AHostilePeerIsRefused) {
@@ -330,13 +327,9 @@ TEST_F(DeferralTest, AnotherProcessGoesOnAtAnyByte) {
   append(bytes, client.send_urgent(), 1);
   append(bytes, client.send_hand_over());
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
-    Deferral first(Role::kServer, {}, now);
-    const auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(cut);
-    const std::string before = take(first, {bytes.begin(), middle});
-    auto second = Deferral::resume(Role::kServer, {}, now, first.state());
+    const auto second = taken_by_two_processes(server, Role::kServer, bytes, cut);
     ASSERT_TRUE(second) << cut << ": " << second.error().what;
-    const std::string after = take(*second, {middle, bytes.end()});
-    EXPECT_TRUE(second->peer_handed_over()) << cut << ": " << before << " " << after;
+    EXPECT_TRUE(second->peer_handed_over()) << cut;
     EXPECT_EQ(second->bytes_received(), 301U) << cut;
   }
 }

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <string>
 
 #include "unit/smc/transcript.h"
 
@@ -42,59 +41,41 @@ std::optional<wire::DeleteLink> farewell(RecordedGroup& group) {
   return found;
 }
 
-enum class Says { kOrderlyAll, kAll, kOneLink, kResponse, kTestLink };
+const wire::LlcBody kOrderlyAll = all(true), kAll = all(false), kTestLink = wire::TestLink{};
+const wire::LlcBody kOneLink = wire::DeleteLink{.link = LinkNumber{1}};
+const wire::LlcBody kResponse =
+    wire::DeleteLink{.kind = wire::LlcKind::kResponse, .link = LinkNumber{1}};
 
-void hear(RecordedGroup& group, Says says) {
-  wire::LlcBody body = wire::TestLink{};
-  wire::DeleteLink message{.link = LinkNumber{1}};
-  switch (says) {
-    case Says::kOrderlyAll:
-      body = all(true);
-      break;
-    case Says::kAll:
-      body = all(false);
-      break;
-    case Says::kOneLink:
-      body = message;
-      break;
-    case Says::kResponse:
-      message.kind = wire::LlcKind::kResponse;
-      body = message;
-      break;
-    case Says::kTestLink:
-      break;
-  }
+void hear(RecordedGroup& group, const wire::LlcBody& body) {
   group.handle_llc(0, {wire::LlcVersion::k2, body}, kNow);
 }
 
-struct Row {
-  GroupRole role;
-  Says says;
-  bool termination_complete;
-  bool answered;
-};
-
 TEST(Parting, AGroupThatWeEndWaitsForThePeersLastWord) {
-  constexpr Row kRows[] = {
+  const struct {
+    GroupRole role;
+    const wire::LlcBody& says;
+    bool termination_complete, answered;
+  } kRows[] = {
       // A Linux server returns the request first, and then aborts its connections.
-      {GroupRole::kClient, Says::kOrderlyAll, false, false},
-      {GroupRole::kClient, Says::kAll, true, false},
-      {GroupRole::kClient, Says::kOneLink, false, false},
-      {GroupRole::kClient, Says::kResponse, false, false},
-      {GroupRole::kClient, Says::kTestLink, false, false},
+      {GroupRole::kClient, kOrderlyAll, false, false},
+      {GroupRole::kClient, kAll, true, false},
+      {GroupRole::kClient, kOneLink, false, false},
+      {GroupRole::kClient, kResponse, false, false},
+      {GroupRole::kClient, kTestLink, false, false},
       // The client ended it at the same time, and waits for the answer.
-      {GroupRole::kServer, Says::kOrderlyAll, true, true},
-      {GroupRole::kServer, Says::kAll, true, false},
-      {GroupRole::kServer, Says::kOneLink, false, false},
-      {GroupRole::kServer, Says::kResponse, false, false},
-      {GroupRole::kServer, Says::kTestLink, false, false},
+      {GroupRole::kServer, kOrderlyAll, true, true},
+      {GroupRole::kServer, kAll, true, false},
+      {GroupRole::kServer, kOneLink, false, false},
+      {GroupRole::kServer, kResponse, false, false},
+      {GroupRole::kServer, kTestLink, false, false},
   };
-  for (const Row& row : kRows) {
-    SCOPED_TRACE(std::string(row.role == GroupRole::kServer ? "server" : "client") + " hears " +
-                 std::to_string(static_cast<int>(row.says)));
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(&row - kRows);
     RecordedGroup group = confirmed(row.role);
     group.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
-    ASSERT_TRUE(farewell(group));
+    const wire::DeleteLink word = farewell(group).value();
+    EXPECT_TRUE(word.all && word.orderly);
+    EXPECT_EQ(word.reason, wire::DeleteLinkReason::kOperator);
     EXPECT_FALSE(group.peer_terminated());
     hear(group, row.says);
     EXPECT_EQ(group.peer_terminated(), row.termination_complete);
@@ -105,15 +86,14 @@ TEST(Parting, AGroupThatWeEndWaitsForThePeersLastWord) {
 TEST(Parting, AnOrderlyEndByThePeerIsAnsweredOnce) {
   for (const GroupRole role : {GroupRole::kClient, GroupRole::kServer}) {
     RecordedGroup group = confirmed(role);
-    hear(group, Says::kOrderlyAll);
+    hear(group, kOrderlyAll);
     EXPECT_TRUE(group.terminated());
     EXPECT_TRUE(group.peer_terminated());
-    const std::optional<wire::DeleteLink> answer = farewell(group);
-    ASSERT_TRUE(answer);
-    EXPECT_TRUE(answer->all);
-    EXPECT_FALSE(answer->orderly);
-    hear(group, Says::kOrderlyAll);
-    hear(group, Says::kAll);
+    const wire::DeleteLink answer = farewell(group).value();
+    EXPECT_TRUE(answer.all);
+    EXPECT_FALSE(answer.orderly);
+    hear(group, kOrderlyAll);
+    hear(group, kAll);
     EXPECT_FALSE(farewell(group));
   }
 }
@@ -121,7 +101,7 @@ TEST(Parting, AnOrderlyEndByThePeerIsAnsweredOnce) {
 TEST(Parting, ALastWordOfThePeerNeedsNoAnswer) {
   for (const GroupRole role : {GroupRole::kClient, GroupRole::kServer}) {
     RecordedGroup group = confirmed(role);
-    hear(group, Says::kAll);
+    hear(group, kAll);
     EXPECT_TRUE(group.peer_terminated());
     EXPECT_FALSE(farewell(group));
   }
@@ -129,7 +109,7 @@ TEST(Parting, ALastWordOfThePeerNeedsNoAnswer) {
 
 TEST(Parting, ThePeersEndOfTheOnlyLinkIsItsLastWord) {
   RecordedGroup group = confirmed(GroupRole::kClient);
-  hear(group, Says::kOneLink);
+  hear(group, kOneLink);
   EXPECT_TRUE(group.terminated());
   EXPECT_TRUE(group.peer_terminated());
 }
@@ -159,8 +139,7 @@ TEST(Parting, TwoOfOurKindPartWithoutWaiting) {
             any = true;
           }
       }
-      EXPECT_TRUE(server.peer_terminated());
-      EXPECT_TRUE(client.peer_terminated());
+      EXPECT_TRUE(server.peer_terminated() && client.peer_terminated());
     }
 }
 

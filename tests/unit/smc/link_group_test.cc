@@ -1,4 +1,5 @@
 // Goal: a group of one link from its first contact to its end. Method: link_hosts.h.
+#include "smc/group/link_group_output.h"
 #include "unit/smc/link_hosts.h"
 
 namespace fairlead::smc {
@@ -15,8 +16,7 @@ TEST_F(GroupPair, FirstContactConfirmsLinkOneOnBothSides) {
   set_up(1, 1, 1);
   EXPECT_FALSE(server->group.usable());
   settle();
-  EXPECT_TRUE(server->group.usable());
-  EXPECT_TRUE(client->group.usable());
+  EXPECT_TRUE(server->group.usable() && client->group.usable());
   EXPECT_EQ(client->group.links()[0]->number(), LinkNumber{1});
   EXPECT_EQ(server->events(), std::vector{Kind::kLinkConfirmed});
   EXPECT_EQ(client->events(), std::vector{Kind::kLinkConfirmed});
@@ -119,15 +119,17 @@ TEST_F(GroupPair, ADoubtIsAskedAtOnceAndOnlyOnce) {
 }
 
 TEST_F(GroupPair, ADoubtOfASilentPeerEndsTheGroupWithoutAnInterval) {
-  RecordedGroup never(GroupRole::kServer, terms, {Duration::zero(), times.linger}, now);
-  never.start_first_contact({}, {}, now);
-  const wire::ConfirmLink confirmed{.kind = wire::LlcKind::kResponse, .link = LinkNumber{1}};
-  never.handle_llc(0, {wire::LlcVersion::k2, confirmed}, now);
-  ASSERT_TRUE(never.usable());
-  never.doubt(0, Doubt::kPeerGone, now);
-  never.handle_deadline(now);
-  never.handle_deadline(now + kLlcAnswerWait);
-  EXPECT_TRUE(never.terminated());
+  for (const Doubt doubt : {Doubt::kPeerGone, Doubt::kDisowned}) {
+    RecordedGroup never(GroupRole::kServer, terms, {Duration::zero(), times.linger}, now);
+    never.start_first_contact({}, {}, now);
+    const wire::ConfirmLink confirmed{.kind = wire::LlcKind::kResponse, .link = LinkNumber{1}};
+    never.handle_llc(0, {wire::LlcVersion::k2, confirmed}, now);
+    never.doubt(0, doubt, now);
+    never.handle_deadline(now);
+    EXPECT_TRUE(never.usable());
+    never.handle_deadline(now + kLlcAnswerWait);
+    EXPECT_TRUE(never.terminated());
+  }
 }
 
 TEST_F(GroupPair, AnIdleGroupIsEndedByTheServerFirst) {
@@ -196,17 +198,6 @@ TEST_F(GroupPair, ALinkThatAStrangerDisownsIsUsedAgainWhenThePeerAnswers) {
   EXPECT_TRUE(server->group.links().has_room_for_connection());
 }
 
-TEST_F(GroupPair, ALinkThatThePeerDisownsIsLost) {
-  connect(1, 1, 1);
-  server->group.doubt(0, Doubt::kDisowned, now);
-  server->group.handle_deadline(now);
-  EXPECT_TRUE(server->group.output().poll_llc());  // to nobody
-  now += kLlcAnswerWait;
-  EXPECT_TRUE(server->group.usable());
-  server->group.handle_deadline(now);
-  EXPECT_TRUE(server->group.terminated());
-}
-
 TEST_F(GroupPair, UnaskedAnswersAreIgnored) {
   connect(1, 1, 1);
   server->events();
@@ -214,6 +205,30 @@ TEST_F(GroupPair, UnaskedAnswersAreIgnored) {
   inject(*server, 0, wire::ConfirmLink{.kind = wire::LlcKind::kResponse, .link = LinkNumber{3}});
   EXPECT_FALSE(server->group.output().poll_event());
   EXPECT_TRUE(silent(*server));
+}
+
+TEST(LinkGroupOutput, AnswersBeyondTheLimitAreDropped) {
+  LinkGroupOutput out(wire::LlcVersion::k2);
+  for (std::size_t i = 0; i < kLlcQueueMax; ++i) {
+    EXPECT_FALSE(out.full());
+    out.send(1, wire::TestLink{});
+  }
+  EXPECT_TRUE(out.full());
+  out.send(1, wire::TestLink{});
+  std::size_t sent = 0;
+  while (out.poll_llc()) ++sent;
+  EXPECT_EQ(sent, kLlcQueueMax);
+}
+
+TEST(LinkGroupOutput, TheEndIsNeverDropped) {
+  LinkGroupOutput out(wire::LlcVersion::k1);
+  for (std::size_t i = 0; i < 2 * kGroupEventsMax; ++i)
+    out.emit(GroupEvent{GroupEvent::Kind::kLinkTested});
+  out.emit(GroupEvent{GroupEvent::Kind::kTerminated});
+  std::optional<GroupEvent> last;
+  while (const auto event = out.poll_event()) last = event;
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->kind, GroupEvent::Kind::kTerminated);
 }
 
 }  // namespace

@@ -136,8 +136,7 @@ TEST_F(HostileLink, KeysThatComeTooLateAreIgnored) {
   inject(*client, 0, keys);
   keys.kind = wire::LlcKind::kResponse;
   inject(*server, 0, keys);
-  EXPECT_TRUE(client->group.usable());
-  EXPECT_TRUE(server->group.usable());
+  EXPECT_TRUE(client->group.usable() && server->group.usable());
 }
 
 TEST_F(HostileLink, ASecondRequestDuringTheFirstIsRejected) {
@@ -205,21 +204,6 @@ TEST_F(HostileLink, AFloodOfRequestsAndDeletionsLeavesAUsableGroup) {
   }
   EXPECT_TRUE(client->group.usable());
   EXPECT_EQ(client->group.links().active_count(), 2U);
-}
-
-TEST_F(HostileLink, KeysThatNeverEndAreStopped) {
-  set_up(2, 2, 2, 1);
-  while (sent<wire::AddLinkCont>(true).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
-  wire::AddLinkCont more{
-      .kind = wire::LlcKind::kResponse, .link = LinkNumber{2}, .rkeys_left = 200};
-  more.rkeys.push({});
-  more.rkeys.push({});
-  for (std::size_t i = 0; i < kRmbsMax + 2; ++i) {
-    inject(*server, 0, more);
-    drop_output(*server);
-  }
-  EXPECT_TRUE(server->saw(Kind::kLinkNotAdded));
-  EXPECT_TRUE(server->group.usable());
 }
 
 TEST_F(HostileLink, AGroupOfOneLinkMakesNoOther) {

@@ -28,14 +28,13 @@ class LinkRkeys : public LinkHosts {
   }
   // Changes the next answer to CONFIRM_RKEY that the client receives.
   void refuse_next(bool retry) {
-    const auto request = server->group.output().poll_llc();
-    ASSERT_TRUE(request);
-    const auto message = wire::decode_llc(request->bytes);
+    const auto request = server->group.output().poll_llc().value();
+    const auto message = wire::decode_llc(request.bytes);
     auto refusal = std::get<wire::ConfirmRkey>(message->body);
     refusal.kind = LlcKind::kResponse;
     refusal.refused = true;
     refusal.retry = retry;
-    inject(*server, request->link, refusal);
+    inject(*server, request.link, refusal);
   }
 };
 

@@ -62,19 +62,6 @@ TEST_F(Links, BothSidesChooseTheOldestOfThoseThatAreLeft) {
   EXPECT_EQ(set.oldest_active(first), third);
 }
 
-TEST_F(Links, TypesFollowTheSharedPort) {
-  add(1, 1);
-  EXPECT_EQ(set.type(), GroupType::kSingle);
-  const LinkIndex second = add(1, 2);
-  EXPECT_EQ(set.type(), GroupType::kAsymmetricLocal);
-  EXPECT_TRUE(set.is_asymmetric(second));
-  set.remove(second);
-  add(2, 1);
-  EXPECT_EQ(set.type(), GroupType::kAsymmetricPeer);
-  add(3, 3);
-  EXPECT_EQ(set.type(), GroupType::kSymmetric);
-}
-
 // The link that it shares a port with is one that goes itself.
 TEST_F(Links, OneThatSharesAPortWithAnAsymmetricLinkIsNone) {
   add(1, 1);
@@ -108,16 +95,6 @@ TEST_F(Links, ConnectionsMoveWithTheirCounts) {
   EXPECT_EQ(set.connections(second), 3U);
   set.connection_removed(second, TimePoint{});
   EXPECT_EQ(set.connections(), 2U);
-}
-
-TEST_F(Links, IdleFromTheLastConnectionToTheNext) {
-  const TimePoint later = TimePoint{} + std::chrono::seconds(5);
-  const LinkIndex link = add(1, 1);
-  EXPECT_EQ(set.idle_since(), TimePoint{});
-  set.connection_added(link);
-  EXPECT_EQ(set.idle_since(), std::nullopt);
-  set.connection_removed(link, later);
-  EXPECT_EQ(set.idle_since(), later);
 }
 
 TEST_F(Links, RoomForConnectionsEndsAtTheLimitAndWithTheGroup) {

@@ -80,12 +80,5 @@ TEST_F(LinkTest, ADoubtDuringATestAddsNone) {
   EXPECT_EQ(link.test_deadline(kInterval), kNow + kInterval);
 }
 
-TEST_F(LinkTest, WithoutAnyAnswerItIsDead) {
-  ASSERT_EQ(link.handle_test_deadline(kNow + kInterval, kInterval), Step::kSend);
-  const TimePoint end = kNow + kInterval + kLlcAnswerWait;
-  EXPECT_EQ(link.handle_test_deadline(end - Duration(1), kInterval), Step::kNothing);
-  EXPECT_EQ(link.handle_test_deadline(end, kInterval), Step::kDead);
-}
-
 }  // namespace
 }  // namespace fairlead::smc

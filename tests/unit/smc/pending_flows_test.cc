@@ -28,16 +28,6 @@ TEST(PendingFlows, AnUnansweredAddLinkIsRepeatedSomeTimes) {
   EXPECT_FALSE(pending.link_again());
 }
 
-TEST(PendingFlows, OneRequestOfTheServerWaits) {
-  PendingFlows pending;
-  EXPECT_FALSE(pending.has_request());
-  pending.set_request(2, wire::AddLink{.link = LinkNumber{9}});
-  EXPECT_TRUE(pending.has_request());
-  EXPECT_EQ(pending.request_on(), 2);
-  EXPECT_EQ(pending.take_request()->link, LinkNumber{9});
-  EXPECT_FALSE(pending.has_request());
-}
-
 TEST(PendingFlows, ARequestThatTheServerHasWithdrawnIsForgotten) {
   PendingFlows pending;
   pending.set_request(2, wire::AddLink{.link = LinkNumber{9}});

@@ -13,6 +13,11 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 template <class Frame>
+Bytes bytes_of(const Frame& frame) {
+  return {frame.begin(), frame.end()};
+}
+
+template <class Frame>
 void append(Bytes& to, const Frame& frame) {
   to.insert(to.end(), frame.begin(), frame.end());
 }
@@ -25,15 +30,12 @@ std::string refusal(ReturnToFrames& by, const Bytes& bytes) {
 TEST(ReturnToFramesTest, BothSidesLearnBothPositionsInAnyPieces) {
   for (std::size_t step = 1; step <= 20; ++step) {
     ReturnToFrames one, other;
-    Bytes to_other, to_one;
-    append(to_other, one.send_return(1000));
-    append(to_one, other.send_return(2));
+    Bytes to_other = bytes_of(one.send_return(1000)), to_one = bytes_of(other.send_return(2));
     const auto deliver = [step](ReturnToFrames& to, Bytes& bytes) {
       for (std::size_t at = 0; at < bytes.size();) {
         const std::size_t count = std::min(step, bytes.size() - at);
-        const auto taken = to.take(std::span(bytes).subspan(at, count));
-        ASSERT_TRUE(taken);
-        ASSERT_EQ(*taken, count);
+        const auto taken = to.take(std::span(bytes).subspan(at, count)).value();
+        ASSERT_EQ(taken, count);
         at += count;
       }
       bytes.clear();
@@ -55,26 +57,22 @@ TEST(ReturnToFramesTest, BothSidesLearnBothPositionsInAnyPieces) {
 
 TEST(ReturnToFramesTest, WhatComesBehindIsLeft) {
   ReturnToFrames one, other;
-  Bytes bytes;
-  append(bytes, one.send_return(7));
-  Bytes answer;
-  append(answer, other.send_return(0));
+  Bytes bytes = bytes_of(one.send_return(7));
+  Bytes answer = bytes_of(other.send_return(0));
   ASSERT_TRUE(one.take(answer));
   append(bytes, one.send_returned());
   const std::size_t both = bytes.size();
   append(bytes, wire::encode_frame_header({wire::FrameType::kData, 1}));
-  const auto taken = other.take(bytes);
-  ASSERT_TRUE(taken);
-  EXPECT_EQ(*taken, both);
+  const auto taken = other.take(bytes).value();
+  EXPECT_EQ(taken, both);
 }
 
 TEST(ReturnToFramesTest, AHostilePeerIsRefused) {
   ReturnToFrames honest;
-  Bytes whole, returned, data, unknown;
-  append(whole, honest.send_return(1));
-  append(returned, wire::encode_frame_header({wire::FrameType::kReturned, 0}));
-  append(data, wire::encode_frame_header({wire::FrameType::kData, 1}));
-  append(unknown, std::array{std::byte{9}, std::byte{0}, std::byte{0}, std::byte{0}});
+  const Bytes whole = bytes_of(honest.send_return(1));
+  const Bytes returned = bytes_of(wire::encode_frame_header({wire::FrameType::kReturned, 0}));
+  const Bytes data = bytes_of(wire::encode_frame_header({wire::FrameType::kData, 1}));
+  const Bytes unknown{std::byte{9}, std::byte{0}, std::byte{0}, std::byte{0}};
   for (const Bytes& first : {returned, data}) {
     ReturnToFrames judge;
     EXPECT_EQ(refusal(judge, first), "return: another frame");
@@ -82,22 +80,20 @@ TEST(ReturnToFramesTest, AHostilePeerIsRefused) {
   ReturnToFrames judge;
   EXPECT_EQ(refusal(judge, unknown), "frame type");
   Bytes twice = whole;
-  twice.insert(twice.end(), whole.begin(), whole.end());
+  append(twice, whole);
   ReturnToFrames repeated;
   EXPECT_EQ(refusal(repeated, twice), "return: another frame");
   // It cannot have all of something of which it does not know how much it is.
   Bytes early = whole;
-  early.insert(early.end(), returned.begin(), returned.end());
+  append(early, returned);
   ReturnToFrames silent;
   EXPECT_EQ(refusal(silent, early), "return: the end without a beginning");
 }
 
 TEST(ReturnToFramesTest, IsCompleteOnlyWhenThisSideHasSaidAllOfItsOwn) {
   ReturnToFrames one, other;
-  Bytes from_other;
-  append(from_other, other.send_return(5));
-  Bytes from_one;
-  append(from_one, one.send_return(6));
+  Bytes from_other = bytes_of(other.send_return(5));
+  Bytes from_one = bytes_of(one.send_return(6));
   ASSERT_TRUE(other.take(from_one));
   append(from_other, other.send_returned());
   ASSERT_TRUE(one.take(from_other));

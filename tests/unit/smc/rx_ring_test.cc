@@ -10,14 +10,10 @@ namespace {
 constexpr std::uint32_t kSize = 64 * 1024;
 constexpr std::uint32_t kLimit = kSize / 10;
 
-wire::CdcMessage flags(bool write_blocked) {
-  return {.producer_flags = {.write_blocked = write_blocked}};
-}
-
 RxRing ring(std::uint32_t produced, std::uint32_t consumed, bool write_blocked = false) {
   RxRing made(kSize);
   made.peer_has_produced(produced);
-  made.take_flags(flags(write_blocked));
+  made.take_flags({.producer_flags = {.write_blocked = write_blocked}});
   made.consumed(consumed);
   return made;
 }

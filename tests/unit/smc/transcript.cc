@@ -57,37 +57,32 @@ std::string brief(const std::string& text) {
 constexpr const char* kPath = FAIRLEAD_SOURCE_DIR "/tests/unit/smc/transcripts.txt";
 constexpr const char* kAccepts = "; FAIRLEAD_UPDATE_GOLDEN=1 accepts the change";
 
-// Transcripts by the names of their tests.
-struct Golden {
-  std::map<std::string, std::string> whole, brief;
+// By the names of the tests: a hash, or a line break and the whole transcript.
+using Golden = std::map<std::string, std::string>;
 
-  bool contains(const std::string& name) const {
-    return whole.contains(name) || brief.contains(name);
-  }
-};
+bool is_whole(const std::string& text) { return text.starts_with('\n'); }
 
 Golden parse(const std::string& text) {
   Golden golden;
   std::istringstream lines(text);
-  std::string line;
   std::string* section = nullptr;
-  while (std::getline(lines, line)) {
+  for (std::string line; std::getline(lines, line);) {
     if (line.starts_with('[')) {
-      section = &golden.whole[line.substr(1, line.size() - 2)];
+      section = &(golden[line.substr(1, line.size() - 2)] = "\n");
     } else if (section != nullptr) {
       *section += line + '\n';
     } else if (const std::size_t end = line.find(": "); end != std::string::npos) {
-      golden.brief[line.substr(0, end)] = line.substr(end + 2);
+      golden[line.substr(0, end)] = line.substr(end + 2);
     }
   }
   return golden;
 }
 
 std::string print(const Golden& golden) {
-  std::string text;
-  for (const auto& [name, hash] : golden.brief) text += name + ": " + hash + "\n";
-  for (const auto& [name, section] : golden.whole) text += "[" + name + "]\n" + section;
-  return text;
+  std::string hashes, sections;
+  for (const auto& [name, text] : golden)
+    is_whole(text) ? sections += "[" + name + "]" + text : hashes += name + ": " + text + "\n";
+  return hashes + sections;
 }
 
 // Compares the transcript of each test, or writes those of the tests that ran.
@@ -97,30 +92,21 @@ class Transcripts final : public testing::EmptyTestEventListener {
     const std::string name = std::string(test.test_suite_name()) + "." + test.name();
     const std::string& actual = transcript();
     if (actual.empty() && !golden_.contains(name)) return;
-    if (golden_.whole.contains(name)) {
-      current_.whole[name] = actual;
-      if (golden::updates()) return;
-      EXPECT_EQ(actual, golden_.whole[name]) << kPath << ", section " << name << kAccepts;
-    } else {
-      current_.brief[name] = brief(actual);
-      if (golden::updates()) return;
-      EXPECT_EQ(current_.brief[name], golden_.brief[name])
-          << kPath << ", hash of " << name << kAccepts << "; the transcript is\n"
-          << actual;
-    }
+    const std::string& expected = golden_[name];
+    current_[name] = is_whole(expected) ? "\n" + actual : brief(actual);
+    if (golden::updates()) return;
+    EXPECT_EQ(current_[name], expected)
+        << kPath << ", " << name << kAccepts << "; the transcript is\n"
+        << actual;
   }
   void OnTestIterationEnd(const testing::UnitTest& program, int) override {
     const bool all = program.test_to_run_count() == program.total_test_count();
     if (golden::updates()) {
-      if (!all) {
-        current_.whole.merge(golden_.whole);
-        current_.brief.merge(golden_.brief);
-      }
+      if (!all) current_.merge(golden_);
       golden::write(kPath, print(current_));
     } else if (all) {
-      for (const auto* transcripts : {&golden_.whole, &golden_.brief})
-        for (const auto& [name, text] : *transcripts)
-          EXPECT_TRUE(current_.contains(name)) << kPath << ": no test " << name;
+      for (const auto& [name, text] : golden_)
+        EXPECT_TRUE(current_.contains(name)) << kPath << ": no test " << name;
     }
   }
 
