@@ -87,9 +87,8 @@ TEST_F(DescriptorCloserTest, RecordsWithDescriptorsThatLingerHoldUpNobody) {
     ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, std::span(&inner[1], 1)));
   }
   std::array<std::byte, 64> into{};
-  const auto most = receive_record(receiver.get(), into, closer_);
-  ASSERT_TRUE(most);
-  EXPECT_EQ(most->descriptors, kMost);
+  const auto most = receive_record(receiver.get(), into, closer_).value();
+  EXPECT_EQ(most.descriptors, kMost);
   EXPECT_EQ(receive_record(receiver.get(), std::span(into).first(8), closer_).error().code,
             Errc::kMalformed);
   EXPECT_TRUE(receive_record(receiver.get(), into, closer_));
@@ -111,10 +110,9 @@ TEST_F(DescriptorCloserTest, BytesOfAStreamMayBringDescriptorsToo) {
   sender.reset();
   std::array<std::byte, 64> into{};
   {
-    const auto received = receive_record(receiver.get(), into, closer_);
-    ASSERT_TRUE(received);
-    EXPECT_EQ(received->size_bytes, 5u);
-    EXPECT_EQ(received->descriptors, 1u);
+    const auto received = receive_record(receiver.get(), into, closer_).value();
+    EXPECT_EQ(received.size_bytes, 5u);
+    EXPECT_EQ(received.descriptors, 1u);
   }
   EXPECT_EQ(receive_record(receiver.get(), into, closer_).error().code, Errc::kPeerGone);
   EXPECT_LT(Clock::now() - begun_, kLong);

@@ -119,53 +119,45 @@ TEST_F(BrokerSharesTest, WhatAPodWasGivenIsForgottenInTime) {
   EXPECT_GT(take_channels("busy", later + kMemoryLookInterval, 10), 0);
 }
 
-class MemoryGaugeTest : public testing::Test {
- protected:
-  MemoryGaugeTest() {
-    std::string path = "/tmp/fairlead-gauge-XXXXXX";
-    root_ = ::mkdtemp(path.data());
+TEST(MemoryGauge, ReadsTheShareOfTheKernelInEitherVersion) {
+  const struct {
+    const char* name;
+    std::map<std::string, std::string> files;
+    double share;
+  } kTable[] = {
+      {"version 2",
+       {{"membership", "0::/pods/agent\n"},
+        {"cgroup/pods/agent/memory.max", "134217728\n"},
+        {"cgroup/pods/agent/memory.stat", "anon 5\nslab_reclaimable 7\nslab 67108864\nsock 9\n"}},
+       0.5},
+      {"version 2, its own cgroup is the root",
+       {{"membership", "0::/somewhere/else\n"},
+        {"cgroup/memory.max", "536870912\n"},
+        {"cgroup/memory.stat", "slab 134217728\n"}},
+       0.25},
+      {"without a limit",
+       {{"membership", "0::/\n"},
+        {"cgroup/memory.max", "max\n"},
+        {"cgroup/memory.stat", "slab 134217728\n"}},
+       0},
+      {"version 1",
+       {{"membership", "5:devices:/\n4:memory:/agent\n0::/\n"},
+        {"cgroup/memory/agent/memory.limit_in_bytes", "134217728\n"},
+        {"cgroup/memory/agent/memory.kmem.usage_in_bytes", "33554432\n"}},
+       0.25},
+      {"nothing to read", {}, 0}};
+  for (const auto& row : kTable) {
+    std::string folder = "/tmp/fairlead-gauge-XXXXXX";
+    const std::filesystem::path root = ::mkdtemp(folder.data());
+    for (const auto& [name, text] : row.files) {
+      std::filesystem::create_directories((root / name).parent_path());
+      std::ofstream(root / name) << text;
+    }
+    EXPECT_EQ(MemoryGauge::find(root / "cgroup", root / "membership").kernel_share(), row.share)
+        << row.name;
+    std::filesystem::remove_all(root);
   }
-  ~MemoryGaugeTest() override { std::filesystem::remove_all(root_); }
-  void write(const std::string& name, const std::string& text) {
-    const std::filesystem::path path = root_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  double share() {
-    return MemoryGauge::find(root_ / "cgroup", root_ / "membership").kernel_share();
-  }
-  std::filesystem::path root_;
-};
-
-TEST_F(MemoryGaugeTest, ReadsVersion2) {
-  write("membership", "0::/pods/agent\n");
-  write("cgroup/pods/agent/memory.max", "134217728\n");
-  write("cgroup/pods/agent/memory.stat", "anon 5\nslab_reclaimable 7\nslab 67108864\nsock 9\n");
-  EXPECT_EQ(share(), 0.5);
 }
-
-TEST_F(MemoryGaugeTest, ReadsVersion2WhereItsOwnCgroupIsTheRoot) {
-  write("membership", "0::/somewhere/else\n");
-  write("cgroup/memory.max", "536870912\n");
-  write("cgroup/memory.stat", "slab 134217728\n");
-  EXPECT_EQ(share(), 0.25);
-}
-
-TEST_F(MemoryGaugeTest, TellsNothingWithoutALimit) {
-  write("membership", "0::/\n");
-  write("cgroup/memory.max", "max\n");
-  write("cgroup/memory.stat", "slab 134217728\n");
-  EXPECT_EQ(share(), 0);
-}
-
-TEST_F(MemoryGaugeTest, ReadsVersion1) {
-  write("membership", "5:devices:/\n4:memory:/agent\n0::/\n");
-  write("cgroup/memory/agent/memory.limit_in_bytes", "134217728\n");
-  write("cgroup/memory/agent/memory.kmem.usage_in_bytes", "33554432\n");
-  EXPECT_EQ(share(), 0.25);
-}
-
-TEST_F(MemoryGaugeTest, TellsNothingWhereNothingIsToBeRead) { EXPECT_EQ(share(), 0); }
 
 }  // namespace
 }  // namespace fairlead::cni::node

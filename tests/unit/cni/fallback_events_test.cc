@@ -24,14 +24,17 @@ PodLine pod(const std::string& uid, std::map<std::string, std::uint64_t> reasons
   return line;
 }
 
-std::size_t make_all(FallbackEvents& events, const std::vector<PodLine>& pods) {
-  const auto due = events.due(pods, "n1");
-  for (const FallbackEvent& one : due) events.made(one);
-  return due.size();
-}
-
-TEST(FallbackEvents, NameThePodTheReasonAndTheHint) {
+class FallbackEventsTest : public testing::Test {
+ protected:
+  std::size_t make_all(const std::vector<PodLine>& pods) {
+    const auto due = events.due(pods, "n1");
+    for (const FallbackEvent& one : due) events.made(one);
+    return due.size();
+  }
   FallbackEvents events;
+};
+
+TEST_F(FallbackEventsTest, NameThePodTheReasonAndTheHint) {
   const auto due = events.due({pod("1", {{"no_rdma_device", 3}})}, "n1");
   ASSERT_THAT(due, SizeIs(1));
   const event::ClusterEvent& event = due[0].event;
@@ -48,8 +51,7 @@ TEST(FallbackEvents, NameThePodTheReasonAndTheHint) {
   EXPECT_THAT(event.message, HasSubstr(std::string(info.hint)));
 }
 
-TEST(FallbackEvents, WarnOnlyAboutWhatIsNotExpected) {
-  FallbackEvents events;
+TEST_F(FallbackEventsTest, WarnOnlyAboutWhatIsNotExpected) {
   for (const FallbackInfo& info : fallback_table()) {
     const std::string name(info.name);
     const auto due = events.due({pod("1", {{name, 1}})}, "n1");
@@ -58,35 +60,30 @@ TEST(FallbackEvents, WarnOnlyAboutWhatIsNotExpected) {
   }
 }
 
-TEST(FallbackEvents, ComeOnceForEachReasonOfEachPod) {
-  FallbackEvents events;
-  EXPECT_EQ(make_all(events, {pod("1", {{"memory", 1}})}), 1u);
-  EXPECT_EQ(make_all(events, {pod("1", {{"memory", 9}})}), 0u);
-  EXPECT_EQ(
-      make_all(events, {pod("1", {{"memory", 9}, {"no_pnet", 1}}), pod("2", {{"memory", 1}})}), 2u);
+TEST_F(FallbackEventsTest, ComeOnceForEachReasonOfEachPod) {
+  EXPECT_EQ(make_all({pod("1", {{"memory", 1}})}), 1u);
+  EXPECT_EQ(make_all({pod("1", {{"memory", 9}})}), 0u);
+  EXPECT_EQ(make_all({pod("1", {{"memory", 9}, {"no_pnet", 1}}), pod("2", {{"memory", 1}})}), 2u);
 }
 
-TEST(FallbackEvents, AreDueAgainUntilTheyAreMade) {
-  FallbackEvents events;
+TEST_F(FallbackEventsTest, AreDueAgainUntilTheyAreMade) {
   EXPECT_THAT(events.due({pod("1", {{"memory", 1}})}, "n1"), SizeIs(1));
   EXPECT_THAT(events.due({pod("1", {{"memory", 1}})}, "n1"), SizeIs(1));
 }
 
-TEST(FallbackEvents, ForgetPodsThatAreGone) {
-  FallbackEvents events;
-  EXPECT_EQ(make_all(events, {pod("1", {{"memory", 1}})}), 1u);
-  EXPECT_EQ(make_all(events, {}), 0u);
-  EXPECT_EQ(make_all(events, {pod("1", {{"memory", 1}})}), 1u);
+TEST_F(FallbackEventsTest, ForgetPodsThatAreGone) {
+  EXPECT_EQ(make_all({pod("1", {{"memory", 1}})}), 1u);
+  EXPECT_EQ(make_all({}), 0u);
+  EXPECT_EQ(make_all({pod("1", {{"memory", 1}})}), 1u);
 }
 
-TEST(FallbackEvents, AreLimitedForOneReport) {
-  FallbackEvents events;
+TEST_F(FallbackEventsTest, AreLimitedForOneReport) {
   std::vector<PodLine> pods;
   for (std::size_t number = 0; number < FallbackEvents::kEventsPerReportMax + 3; ++number)
     pods.push_back(pod(std::to_string(number), {{"memory", 1}}));
-  EXPECT_EQ(make_all(events, pods), FallbackEvents::kEventsPerReportMax);
-  EXPECT_EQ(make_all(events, pods), 3u);
-  EXPECT_EQ(make_all(events, pods), 0u);
+  EXPECT_EQ(make_all(pods), FallbackEvents::kEventsPerReportMax);
+  EXPECT_EQ(make_all(pods), 3u);
+  EXPECT_EQ(make_all(pods), 0u);
 }
 
 std::map<std::string, std::uint64_t> all_reasons() {
@@ -95,16 +92,14 @@ std::map<std::string, std::uint64_t> all_reasons() {
   return reasons;
 }
 
-TEST(FallbackEvents, OfOnePodLeaveRoomForOthers) {
-  FallbackEvents events;
+TEST_F(FallbackEventsTest, OfOnePodLeaveRoomForOthers) {
   const auto due = events.due({pod("1", all_reasons()), pod("2", {{"memory", 1}})}, "n1");
   ASSERT_THAT(due, SizeIs(FallbackEvents::kEventsPerPodMax + 1));
   EXPECT_EQ(due.back().pod_uid, "2");
 }
 
 // Nothing is made here, so that the first pods stay due.
-TEST(FallbackEvents, GiveEachPodItsTurn) {
-  FallbackEvents events;
+TEST_F(FallbackEventsTest, GiveEachPodItsTurn) {
   std::vector<PodLine> pods;
   for (std::size_t number = 0; number < FallbackEvents::kEventsPerReportMax; ++number)
     pods.push_back(pod("greedy-" + std::to_string(number), all_reasons()));
@@ -117,8 +112,7 @@ TEST(FallbackEvents, GiveEachPodItsTurn) {
   EXPECT_THAT(seen, SizeIs(pods.size()));
 }
 
-TEST(FallbackEvents, LeaveOutUnknownReasonsCountsOfZeroAndPodsWithoutUid) {
-  FallbackEvents events;
+TEST_F(FallbackEventsTest, LeaveOutUnknownReasonsCountsOfZeroAndPodsWithoutUid) {
   EXPECT_THAT(
       events.due({pod("1", {{"made_up", 1}, {"memory", 0}}), pod("", {{"memory", 1}})}, "n1"),
       IsEmpty());

@@ -129,6 +129,9 @@ class LateDeviceTest : public testing::Test {
     return answer;
   }
 
+  int try_device() { return try_open("/dev/infiniband/uverbs0"); }
+  // As this process sees the container's.
+  fs::path dev() const { return "/proc/" + std::to_string(process_) + "/root/dev"; }
   LateDevices wanted() const { return {uid_, id_, process_, kUser, {kDevice}, std::nullopt}; }
   Result<void> give(const LateDevices& devices) { return give_late(devices, {"/proc", root_}); }
 
@@ -165,20 +168,19 @@ class LateDeviceTest : public testing::Test {
 TEST_F(LateDeviceTest, OpensTheDeviceAndNoOther) {
   ASSERT_EQ(try_open("/dev/null"), 0);
   ASSERT_EQ(try_open("/dev/zero"), EPERM);
-  ASSERT_EQ(try_open("/dev/infiniband/uverbs0"), ENOENT);
+  ASSERT_EQ(try_device(), ENOENT);
   for (int time = 0; time < 2; ++time) {
     const auto given = give(wanted());
     ASSERT_TRUE(given) << to_string(given.error());
-    EXPECT_EQ(try_open("/dev/infiniband/uverbs0"), 0);
+    EXPECT_EQ(try_device(), 0);
     EXPECT_EQ(try_open("/dev/null"), 0);
     EXPECT_EQ(try_open("/dev/zero"), EPERM);
   }
   struct stat node {};
-  const fs::path dev = "/proc/" + std::to_string(process_) + "/root/dev/infiniband";
-  ASSERT_EQ(::stat((dev / "uverbs0").c_str(), &node), 0);
+  ASSERT_EQ(::stat((dev() / "infiniband/uverbs0").c_str(), &node), 0);
   EXPECT_EQ(node.st_uid, kUser);
   EXPECT_EQ(node.st_mode & 07777, 0600u);
-  EXPECT_EQ(std::distance(fs::directory_iterator(dev), {}), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(dev() / "infiniband"), {}), 1);
 }
 
 TEST_F(LateDeviceTest, TouchesNoOtherProcess) {
@@ -191,7 +193,7 @@ TEST_F(LateDeviceTest, TouchesNoOtherProcess) {
   other = wanted();
   other.process = ::getpid();
   EXPECT_EQ(give(other).error().code, Errc::kWrongState);
-  EXPECT_EQ(try_open("/dev/infiniband/uverbs0"), ENOENT);
+  EXPECT_EQ(try_device(), ENOENT);
 }
 
 TEST_F(LateDeviceTest, FindsTheProcessThatTheRuntimeDidNotName) {
@@ -199,15 +201,14 @@ TEST_F(LateDeviceTest, FindsTheProcessThatTheRuntimeDidNotName) {
   devices.process = 0;
   const auto given = give(devices);
   EXPECT_TRUE(given) << to_string(given.error());
-  EXPECT_EQ(try_open("/dev/infiniband/uverbs0"), 0);
+  EXPECT_EQ(try_device(), 0);
 }
 
 // Links of the container must not lead out of it.
 TEST_F(LateDeviceTest, FollowsNoLinkOfTheContainer) {
-  const fs::path dev = "/proc/" + std::to_string(process_) + "/root/dev";
   const fs::path outside = fs::temp_directory_path() / ("late" + std::to_string(::getpid()));
   fs::create_directory(outside);
-  fs::create_directory_symlink(outside, dev / "infiniband");
+  fs::create_directory_symlink(outside, dev() / "infiniband");
   EXPECT_FALSE(give(wanted()));
   EXPECT_TRUE(fs::is_empty(outside));
   fs::remove(outside);
@@ -215,7 +216,7 @@ TEST_F(LateDeviceTest, FollowsNoLinkOfTheContainer) {
 
 // A volume may be mounted there, and another container could use a node in it.
 TEST_F(LateDeviceTest, MakesNothingInAMountOfThePod) {
-  const fs::path folder = "/proc/" + std::to_string(process_) + "/root/dev/infiniband";
+  const fs::path folder = dev() / "infiniband";
   fs::create_directory(folder);
   const pid_t mounter = ::fork();
   if (mounter == 0) {
@@ -234,19 +235,18 @@ TEST_F(LateDeviceTest, MakesNothingInAMountOfThePod) {
 }
 
 TEST_F(LateDeviceTest, MakesNothingWhereOthersCanWrite) {
-  const fs::path dev = "/proc/" + std::to_string(process_) + "/root/dev";
-  ASSERT_EQ(::chmod(dev.c_str(), 0777), 0);
+  ASSERT_EQ(::chmod(dev().c_str(), 0777), 0);
   EXPECT_EQ(give(wanted()).error().code, Errc::kWrongState);
-  EXPECT_FALSE(fs::exists(dev / "infiniband"));
-  ASSERT_EQ(::chmod(dev.c_str(), 0755), 0);
-  fs::create_directory(dev / "infiniband");
-  ASSERT_EQ(::chown((dev / "infiniband").c_str(), kUser, kUser), 0);
+  EXPECT_FALSE(fs::exists(dev() / "infiniband"));
+  ASSERT_EQ(::chmod(dev().c_str(), 0755), 0);
+  fs::create_directory(dev() / "infiniband");
+  ASSERT_EQ(::chown((dev() / "infiniband").c_str(), kUser, kUser), 0);
   EXPECT_EQ(give(wanted()).error().code, Errc::kWrongState);
-  EXPECT_TRUE(fs::is_empty(dev / "infiniband"));
+  EXPECT_TRUE(fs::is_empty(dev() / "infiniband"));
 }
 
 TEST_F(LateDeviceTest, LeavesANodeOfSomebodyElse) {
-  const fs::path folder = "/proc/" + std::to_string(process_) + "/root/dev/infiniband";
+  const fs::path folder = dev() / "infiniband";
   fs::create_directory(folder);
   std::ofstream(folder / "uverbs0") << "x";
   EXPECT_EQ(give(wanted()).error().code, Errc::kWrongState);
@@ -255,8 +255,7 @@ TEST_F(LateDeviceTest, LeavesANodeOfSomebodyElse) {
 
 // The agent may connect while the runtime starts the container.
 TEST_F(LateDeviceTest, IsTriedAgainUntilTheContainerHasStarted) {
-  const fs::path dev = "/proc/" + std::to_string(process_) + "/root/dev";
-  ASSERT_EQ(::chmod(dev.c_str(), 0777), 0);
+  ASSERT_EQ(::chmod(dev().c_str(), 0777), 0);
   AccessDelivery delivery("/nonexistent", {"/proc", root_});
   ASSERT_TRUE(delivery.start());
   const auto& counts = delivery.counts();
@@ -268,9 +267,9 @@ TEST_F(LateDeviceTest, IsTriedAgainUntilTheContainerHasStarted) {
   delivery.add({"pod", "shop/web", RnicAccess::kGranted, wanted()});
   EXPECT_EQ(wait_for(counts.late_retries), 1u);
   EXPECT_EQ(counts.late_failed, 0u);
-  ASSERT_EQ(::chmod(dev.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(dev().c_str(), 0755), 0);
   EXPECT_EQ(wait_for(counts.late_given), 1u);
-  EXPECT_EQ(try_open("/dev/infiniband/uverbs0"), 0);
+  EXPECT_EQ(try_device(), 0);
 }
 
 TEST_F(LateDeviceTest, RaisesNoLimitThatItMayNotRaise) {
@@ -278,7 +277,7 @@ TEST_F(LateDeviceTest, RaisesNoLimitThatItMayNotRaise) {
   devices.memlock_bytes = RLIM_INFINITY;
   const auto given = give(devices);
   EXPECT_TRUE(given) << to_string(given.error());
-  EXPECT_EQ(try_open("/dev/infiniband/uverbs0"), 0);
+  EXPECT_EQ(try_device(), 0);
 }
 
 }  // namespace

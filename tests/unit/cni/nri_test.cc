@@ -90,79 +90,74 @@ const std::string kDeviceAndMemlock = from_hex(
     "2a03 088003 3203 089911 3a03 089911 3a26 0a0e 524c494d49545f4d454d4c4f434b"
     "10ffffffffffffffffff01 18ffffffffffffffffff01");
 
-std::string taken(PluginSession& session) { return std::exchange(session.output(), {}); }
+class NriPluginSession : public testing::Test {
+ protected:
+  std::string taken() { return std::exchange(session.output(), {}); }
+  Result<void> feed(const std::string& bytes) { return session.handle_bytes(bytes_of(bytes)); }
 
-TEST(NriPluginSession, WritesTheBytesThatRuntimesTake) {
   FixedHandler handler;
-  PluginSession session(handler);
-  EXPECT_EQ(taken(session), kRegistration);
-  ASSERT_TRUE(session.handle_bytes(bytes_of(call("Configure", "", 1))));
-  EXPECT_EQ(taken(session), kConfigured);
-  ASSERT_TRUE(session.handle_bytes(bytes_of(call("CreateContainer", create_container("app"), 3))));
-  EXPECT_EQ(taken(session), kNoAdjustment);
-  ASSERT_TRUE(session.handle_bytes(
-      bytes_of(call("CreateContainer", create_container("fairlead-proxy"), 5))));
-  EXPECT_EQ(taken(session), kDeviceAndMemlock);
+  PluginSession session{handler};
+};
+
+TEST_F(NriPluginSession, WritesTheBytesThatRuntimesTake) {
+  EXPECT_EQ(taken(), kRegistration);
+  ASSERT_TRUE(feed(call("Configure", "", 1)));
+  EXPECT_EQ(taken(), kConfigured);
+  ASSERT_TRUE(feed(call("CreateContainer", create_container("app"), 3)));
+  EXPECT_EQ(taken(), kNoAdjustment);
+  ASSERT_TRUE(feed(call("CreateContainer", create_container("fairlead-proxy"), 5)));
+  EXPECT_EQ(taken(), kDeviceAndMemlock);
 }
 
-TEST(NriPluginSession, IsRegisteredOnceTheRuntimeSaysSo) {
-  FixedHandler handler;
-  PluginSession session(handler);
+TEST_F(NriPluginSession, IsRegisteredOnceTheRuntimeSaysSo) {
   EXPECT_EQ(session.state(), PluginSession::State::kRegistering);
   std::string answer;
   append_message({kRuntimeConnection, 1, MessageType::kResponse, ""}, answer);
-  ASSERT_TRUE(session.handle_bytes(bytes_of(answer)));
+  ASSERT_TRUE(feed(answer));
   EXPECT_EQ(session.state(), PluginSession::State::kRegistered);
 }
 
-TEST(NriPluginSession, ReportsARefusedRegistration) {
-  FixedHandler handler;
-  PluginSession session(handler);
+TEST_F(NriPluginSession, ReportsARefusedRegistration) {
   messages::Response refusal;
   refusal.mutable_status()->set_code(2);
   std::string answer;
   append_message({kRuntimeConnection, 1, MessageType::kResponse, refusal.SerializeAsString()},
                  answer);
-  const auto result = session.handle_bytes(bytes_of(answer));
+  const auto result = feed(answer);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Errc::kPermission);
 }
 
-TEST(NriPluginSession, UnderstandsMessagesCutAnywhere) {
+TEST_F(NriPluginSession, UnderstandsMessagesCutAnywhere) {
   const std::string calls = call("Configure", "", 1) +
                             call("CreateContainer", create_container("app"), 3) +
                             call("CreateContainer", create_container("fairlead-proxy"), 5);
   for (std::size_t part = 1; part < calls.size(); ++part) {
-    FixedHandler handler;
-    PluginSession session(handler);
-    (void)taken(session);
+    PluginSession fresh(handler);
+    fresh.output().clear();
     for (std::size_t at = 0; at < calls.size(); at += part)
-      ASSERT_TRUE(session.handle_bytes(bytes_of(calls.substr(at, part))));
-    ASSERT_EQ(taken(session), kConfigured + kNoAdjustment + kDeviceAndMemlock) << part;
+      ASSERT_TRUE(fresh.handle_bytes(bytes_of(calls.substr(at, part))));
+    ASSERT_EQ(fresh.output(), kConfigured + kNoAdjustment + kDeviceAndMemlock) << part;
   }
 }
 
-TEST(NriPluginSession, NeverAnswersAnUnreadableRequestWithAnError) {
-  FixedHandler handler;
-  PluginSession session(handler);
-  (void)taken(session);
+TEST_F(NriPluginSession, NeverAnswersAnUnreadableRequestWithAnError) {
+  (void)taken();
   for (const std::string payload : {"\xff\xff", "\x0a\x7f", "x"})
-    ASSERT_TRUE(session.handle_bytes(bytes_of(call("CreateContainer", payload, 3))));
-  EXPECT_EQ(taken(session), kNoAdjustment + kNoAdjustment + kNoAdjustment);
+    ASSERT_TRUE(feed(call("CreateContainer", payload, 3)));
+  EXPECT_EQ(taken(), kNoAdjustment + kNoAdjustment + kNoAdjustment);
   std::string garbage;
   append_message({kPluginConnection, 3, MessageType::kRequest, "\xff\xff"}, garbage);
-  ASSERT_TRUE(session.handle_bytes(bytes_of(garbage)));
-  EXPECT_EQ(taken(session), kNoAdjustment);
+  ASSERT_TRUE(feed(garbage));
+  EXPECT_EQ(taken(), kNoAdjustment);
 }
 
-TEST(NriPluginSession, SaysOfUnknownCallsThatTheyAreNotImplemented) {
-  FixedHandler handler;
-  PluginSession session(handler);
-  (void)taken(session);
-  ASSERT_TRUE(session.handle_bytes(bytes_of(call("ValidateContainerAdjustment", "", 7))));
+TEST_F(NriPluginSession, SaysOfUnknownCallsThatTheyAreNotImplemented) {
+  (void)taken();
+  ASSERT_TRUE(feed(call("ValidateContainerAdjustment", "", 7)));
   MessageReader reader;
   std::vector<RpcMessage> answers;
-  ASSERT_TRUE(reader.feed(bytes_of(taken(session)), answers));
+  ASSERT_TRUE(reader.feed(bytes_of(taken()), answers));
   ASSERT_EQ(answers.size(), 1u);
   messages::Response response;
   ASSERT_TRUE(response.ParseFromString(answers[0].payload));
@@ -170,9 +165,7 @@ TEST(NriPluginSession, SaysOfUnknownCallsThatTheyAreNotImplemented) {
   EXPECT_EQ(answers[0].stream, 7u);
 }
 
-TEST(NriPluginSession, FindsPodsOfASplitSynchronisation) {
-  FixedHandler handler;
-  PluginSession session(handler);
+TEST_F(NriPluginSession, FindsPodsOfASplitSynchronisation) {
   messages::SynchronizeRequest first, second;
   first.add_pods()->set_id("p1");
   first.mutable_pods(0)->set_name("web");
@@ -180,9 +173,9 @@ TEST(NriPluginSession, FindsPodsOfASplitSynchronisation) {
   auto& container = *second.add_containers();
   container.set_pod_sandbox_id("p1");
   container.set_name("fairlead-proxy");
-  ASSERT_TRUE(session.handle_bytes(bytes_of(call("Synchronize", first.SerializeAsString(), 1))));
+  ASSERT_TRUE(feed(call("Synchronize", first.SerializeAsString(), 1)));
   EXPECT_TRUE(handler.existing.empty());
-  ASSERT_TRUE(session.handle_bytes(bytes_of(call("Synchronize", second.SerializeAsString(), 3))));
+  ASSERT_TRUE(feed(call("Synchronize", second.SerializeAsString(), 3)));
   EXPECT_EQ(handler.existing, std::vector<std::string>{"web/fairlead-proxy"});
 }
 

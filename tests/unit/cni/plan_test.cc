@@ -97,9 +97,8 @@ TEST(Pnet, NamesNamespacesThatExist) {
         Json{{"pnet", Json::parse(std::string(R"([{"id":"A","rnics":["x/1"],)") +
                                   R"("namespaces":)" + namespaces + "}]")}});
   };
-  const auto good = read(R"(["prod","a-1"])");
-  ASSERT_TRUE(good);
-  EXPECT_EQ(good->config.pnets[0].namespaces, (std::vector<std::string>{"prod", "a-1"}));
+  const auto good = read(R"(["prod","a-1"])").value();
+  EXPECT_EQ(good.config.pnets[0].namespaces, (std::vector<std::string>{"prod", "a-1"}));
   ASSERT_TRUE(read("[]"));
   const std::string allowed =
       " is not allowed; allowed: at most 256 names of namespaces, each 1 to 63 of a-z, 0-9 and '-'";

@@ -125,7 +125,15 @@ TEST(TimeBudgetTest, DoesNotSaveMoreThanItHadAtFirst) {
   EXPECT_GT(budget.rest(begin + std::chrono::hours(1)), Duration::zero());
 }
 
-class PodCallsTest : public PodThreadTest {};
+class PodCallsTest : public PodThreadTest {
+ protected:
+  PodCallsTest() { may_end = false; }
+  static int block() {
+    while (!may_end) std::this_thread::yield();
+    return 1;
+  }
+  inline static std::atomic<bool> may_end;
+};
 
 TEST_F(PodCallsTest, GivesWhatTheCallReturns) {
   PodCalls calls;
@@ -135,15 +143,9 @@ TEST_F(PodCallsTest, GivesWhatTheCallReturns) {
 // However many pods draw their calls out, the owner soon waits no longer for each.
 TEST_F(PodCallsTest, AnOwnerThatHasWaitedEnoughHurries) {
   PodCalls calls(std::chrono::milliseconds(20));
-  static std::atomic<bool> may_end;
-  may_end = false;
-  const auto blocks = [] {
-    while (!may_end) std::this_thread::yield();
-    return 1;
-  };
   const auto begun = Clock::now();
   for (const char* const pod : {"first", "second", "third"})
-    EXPECT_FALSE(calls.ask(pod, std::chrono::minutes(1), blocks));
+    EXPECT_FALSE(calls.ask(pod, std::chrono::minutes(1), block));
   EXPECT_LT(Clock::now() - begun, std::chrono::seconds(30));
   EXPECT_EQ(calls.ask("honest", std::chrono::minutes(1), [] { return 2; }), 2);
   may_end = true;
@@ -151,13 +153,7 @@ TEST_F(PodCallsTest, AnOwnerThatHasWaitedEnoughHurries) {
 
 TEST_F(PodCallsTest, ACallThatBlocksIsLeftBehindAndHoldsUpNoOtherPod) {
   PodCalls calls;
-  static std::atomic<bool> may_end;
-  may_end = false;
-  const auto blocks = [] {
-    while (!may_end) std::this_thread::yield();
-    return 1;
-  };
-  EXPECT_FALSE(calls.ask("hostile", std::chrono::milliseconds(10), blocks));
+  EXPECT_FALSE(calls.ask("hostile", std::chrono::milliseconds(10), block));
   EXPECT_FALSE(calls.ask("hostile", std::chrono::seconds(20), [] { return 2; }));
   EXPECT_EQ(calls.ask("honest", std::chrono::seconds(20), [] { return 3; }), 3);
   may_end = true;

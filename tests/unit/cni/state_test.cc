@@ -39,9 +39,8 @@ TEST_F(State, IsReadAsItWasWritten) {
   state.finished = true;
   const ContainerState container = open("box");
   ASSERT_TRUE(container.store(state));
-  const auto read = container.load("eth0");
-  ASSERT_TRUE(read);
-  EXPECT_EQ(to_json_text(*read), to_json_text(state));
+  const auto read = container.load("eth0").value();
+  EXPECT_EQ(to_json_text(read), to_json_text(state));
   EXPECT_EQ(container.interfaces(), std::vector<std::string>{"eth0"});
   EXPECT_EQ(known_containers(folder_), std::vector<std::string>{"box"});
   container.remove("eth0");
