@@ -66,8 +66,7 @@ class BehindAFin(ProxyTest):
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
         made.bind(("127.0.0.1", 0))
         made.listen(64)
-        application = peers.Server(meeting.handle, listener=made)
-        self.addCleanup(application.close)
+        application = peers.serve(self, meeting.handle, listener=made)
         entry = application.address
         if server is not None:
             proxy = self.start(f"in{len(self.proxies)}", [listener("in", "inbound", entry)], server)

@@ -73,16 +73,14 @@ class BlockedLog(ProxyTest):
                 "out", [listener("out", "outbound", inbound.address("in"))])
             entry = outbound.address("out")
             with peers.connect(entry) as old:
-                old.sendall(b"before")
-                self.assertEqual(peers.receive_exactly(old, 6), b"before")
+                peers.assert_echo(old, b"before")
                 for reader in (reads_in, reads_out):
                     reader.pause()
                 # Each connection logs some lines at debug; they fill the pipe, then the queue.
                 while min(self.dropped(inbound), self.dropped(outbound)) == 0:
                     for _ in range(100):
                         self.assertEqual(peers.exchange(entry, b"hello"), b"hello")
-                old.sendall(BLOCK)
-                self.assertEqual(peers.receive_exactly(old, len(BLOCK)), BLOCK)
+                peers.assert_echo(old, BLOCK)
                 # With a reader again, the loss is logged and the newest lines are there.
                 reads_in.go_on()
                 wait_until(lambda: " event=dropped lines=" in inbound.log(), "the line about the loss", 20)

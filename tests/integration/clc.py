@@ -108,6 +108,9 @@ def decline_v1(reason, bits=0x10):
     return frame(DECLINE, bytes(8) + struct.pack(">I", reason) + bytes(4), bits)
 
 
+DECLINE_BYTES = {1: len(decline_v1(NO_DEVICE)), 2: len(decline(NO_DEVICE))}
+
+
 class Message:
     """A message that a proxy sent."""
 

@@ -91,11 +91,7 @@ class ClientAddress(Pods):
         return application
 
     def start_inbound(self, host="0.0.0.0", **options):
-        self.rules(self.names[1], """table inet fairlead { chain in {
-            type nat hook prerouting priority -100;
-            iifname "wire" meta l4proto tcp redirect to :4543
-            }
-            }""")
+        self.redirect_of_server()
         self.inbound = self.start_in(
             self.names[1], "in",
             [listener("in", "inbound", listen=f"{host}:4543", mode="redirect")], options=options)
@@ -146,9 +142,7 @@ class ClientAddress(Pods):
         sock.sendall(b"last words")
         self.live_rows(1)
         peers.reset(sock)
-        poller = select.poll()
-        poller.register(server, select.POLLIN)
-        self.assertTrue(poller.poll(60_000))
+        peers.wait_event(server, select.POLLIN, "the client to come")
         wait_until(lambda: self.inbound.get_json("/connections")["connections"] == [], "the reset")
         accepted, address = server.accept()
         accepted.close()
@@ -182,12 +176,7 @@ class ClientAddress(Pods):
 
     def through_two_proxies(self, listen, server, second, inbound=None, **options):
         """Every other client binds a second address of its pod."""
-        self.rules(self.names[0], f"""table inet fairlead {{ chain out {{
-            type nat hook output priority -100;
-            meta l4proto tcp meta skgid != 2201 ip daddr {SERVER} redirect to :4540
-            meta l4proto tcp meta skgid != 2201 ip6 daddr {SERVER6} redirect to :4540
-            }}
-            }}""")
+        self.redirect_of_client()
         self.add_second_addresses()
         self.start_inbound(listen, **(inbound or {}))
         self.outbound = self.start_in(
@@ -360,11 +349,7 @@ class ClientAddress(Pods):
         self.assertEqual(self.results(), {"off": 1})
 
     def test_without_privileges_the_connection_goes_on_and_says_so(self):
-        self.rules(self.names[1], """table inet fairlead { chain in {
-            type nat hook prerouting priority -100;
-            iifname "wire" meta l4proto tcp redirect to :4543
-            }
-            }""")
+        self.redirect_of_server()
         os.chmod(self.folder, 0o777)
         config = [listener("in", "inbound", listen="0.0.0.0:4543", mode="redirect")]
         # The proxy's user may have no access to the source tree.

@@ -37,15 +37,13 @@ class CloseOrder(ProxyTest):
             if server_first:
                 sock.shutdown(socket.SHUT_WR)
             self.assertEqual(sock.recv(1), b"")
-        server = peers.Server(serve)
-        self.addCleanup(server.close)
+        server = peers.serve(self, serve)
         self.start_pair(server.address)
         legs = {"application to proxy": self.entry[1], "proxy to proxy": self.inbound.address("in")[1],
                 "proxy to application": server.address[1]}
         for _ in range(self.COUNT):
             with peers.connect(self.entry) as sock:
-                sock.sendall(request)
-                self.assertEqual(peers.receive_exactly(sock, len(request)), request)
+                peers.assert_echo(sock, request)
                 if not server_first:
                     sock.shutdown(socket.SHUT_WR)
                 self.assertEqual(sock.recv(1), b"")

@@ -9,8 +9,7 @@ from harness import ProxyTest, amount, main, seconds, wait_until
 
 class Closing(ProxyTest):
     def serve(self, handle):
-        server = peers.Server(handle)
-        self.addCleanup(server.close)
+        server = peers.serve(self, handle)
         self.start_pair(server.address)
         return server
 

@@ -110,8 +110,7 @@ class Crowd(ProxyTest):
         for _ in range(count):
             message = generator.randbytes(generator.randrange(1, 300))
             with peers.connect(self.entry) as sock:
-                sock.sendall(message)
-                self.assertEqual(peers.receive_exactly(sock, len(message)), message)
+                peers.assert_echo(sock, message)
 
     def test_churn(self):
         """Thousands of short connections leave nothing behind."""
@@ -184,8 +183,7 @@ class BulkInACrowd(ProxyTest):
             while part := sock.recv(1 << 20):
                 received += len(part)
             sock.sendall(received.to_bytes(8, "big"))
-        server = peers.Server(serve)
-        self.addCleanup(server.close)
+        server = peers.serve(self, serve)
         self.start_pair(server.address)
         idle = []
         self.addCleanup(lambda: [sock.close() for sock in idle])

@@ -42,8 +42,7 @@ class FirstAnswer(ProxyTest):
 
     def check(self, limit, held, way):
         options = {"memory": {"limit": limit}, **WAYS[way]}
-        server = peers.Server(answer)
-        self.addCleanup(server.close)
+        server = peers.serve(self, answer)
         self.start_pair(server.address, client=options, server=options)
         crowd = [peers.connect(self.entry) for _ in range(held)]
         for sock in crowd:

@@ -33,15 +33,11 @@ class FramesTest(ProxyTest):
         wait_until(lambda: self.refused(proxy) == count,
                    f"{count} refused connections, there are {self.refused(proxy)}")
 
-    def assert_echo(self, sock, sent):
-        sock.sendall(sent)
-        self.assertEqual(peers.receive_exactly(sock, len(sent)), sent)
-
     def assert_connection_earns_smcr(self, entry):
         with peers.connect(entry) as sock:
-            self.assert_echo(sock, b"short")
-            self.assert_echo(sock, b"x" * 100_000)
-            self.assert_echo(sock, b"and more")
+            peers.assert_echo(sock, b"short")
+            peers.assert_echo(sock, b"x" * 100_000)
+            peers.assert_echo(sock, b"and more")
 
 
 class ClientTest(FramesTest):
@@ -49,8 +45,7 @@ class ClientTest(FramesTest):
 
     def setUp(self):
         super().setUp()
-        self.server = peers.Server(peers.echo)
-        self.addCleanup(self.server.close)
+        self.server = peers.serve(self, peers.echo)
         self.start_pair(self.server.address)
 
     def connect(self):
@@ -176,7 +171,7 @@ class HostileClient(ClientTest):
                 sock.sendall(frames.hand_over(5) + message + b"right behind")
                 frames.receive(sock, frames.HAND_OVER)
                 self.assertEqual(peers.receive_exactly(sock, 12), b"right behind")
-                self.assert_echo(sock, b"plain" * 50_000)
+                peers.assert_echo(sock, b"plain" * 50_000)
         self.finish(fallbacks={("no_device", "peer"): 2})
 
     def test_clc_instead_of_frames(self):
@@ -184,7 +179,7 @@ class HostileClient(ClientTest):
         with self.connect() as sock:
             sock.sendall(clc.proposal(peer_id=honest.peer_id, fabric=bytes(5)))
             self.assertEqual(clc.receive(sock, clc.DECLINE).reason, clc.NO_RDMA_DEVICE)
-            self.assert_echo(sock, b"and so it is TCP")
+            peers.assert_echo(sock, b"and so it is TCP")
         self.finish(fallbacks={("no_rdma_device", "local"): 1})
 
     def test_neither_frames_nor_clc(self):
@@ -192,7 +187,7 @@ class HostileClient(ClientTest):
         plain = [b"GET / HTTP/1.1\r\n\r\n", frames.PREFACE[:3] + b"?", frames.PREFACE[:2] + b"abcdef"]
         for sent in plain:
             with self.connect() as sock:
-                self.assert_echo(sock, sent)
+                peers.assert_echo(sock, sent)
         self.finish(fallbacks={("option_stripped", "local"): len(plain)})
 
     def test_any_cut(self):
@@ -293,6 +288,11 @@ class ServerTest(FramesTest):
     def expect_preface(self, sock):
         self.assertEqual(peers.receive_exactly(sock, 4), frames.PREFACE)
 
+    def expect_hand_over(self, sock):
+        self.expect_preface(sock)
+        while frames.receive(sock)[0] != frames.HAND_OVER:
+            pass
+
     def assert_each_costs_its_connection(self, cases, client, refused):
         """`client(sock)` does something wrong, and the proxy resets the connection."""
         says = iter(cases.values())
@@ -339,9 +339,7 @@ class HostileServer(ServerTest):
         """The client's bytes reach the limit for SMC-R at once."""
         def answering(wrong):
             def say(sock):
-                self.expect_preface(sock)
-                while frames.receive(sock)[0] != frames.HAND_OVER:
-                    pass
+                self.expect_hand_over(sock)
                 clc.receive(sock, clc.PROPOSAL)
                 sock.sendall(wrong)
             return say
@@ -386,15 +384,11 @@ class HostileServer(ServerTest):
                 leave(sock)
 
             def behind_hand_over(sock, leave=leave):
-                self.expect_preface(sock)
-                while frames.receive(sock)[0] != frames.HAND_OVER:
-                    pass
+                self.expect_hand_over(sock)
                 leave(sock)
 
             def behind_answer(sock, leave=leave):
-                self.expect_preface(sock)
-                while frames.receive(sock)[0] != frames.HAND_OVER:
-                    pass
+                self.expect_hand_over(sock)
                 sock.sendall(frames.hand_over(0))
                 leave(sock)
             for handle in (at_once, behind_preface, behind_hand_over, behind_answer):
@@ -410,15 +404,10 @@ class SilentServer(ServerTest):
     handshake_timeout = f"{2 * short_milliseconds()}ms"
 
     def test_silence_behind_the_hand_over(self):
-        def silent(sock):
-            self.expect_preface(sock)
-
         def answer(sock):
-            self.expect_preface(sock)
-            while frames.receive(sock)[0] != frames.HAND_OVER:
-                pass
+            self.expect_hand_over(sock)
             sock.sendall(frames.hand_over(0))
-        self.assert_each_costs_its_connection({"no hand-over": silent, "no Accept": answer},
+        self.assert_each_costs_its_connection({"no hand-over": self.expect_preface, "no Accept": answer},
                                               lambda sock: sock.sendall(b"x" * 20_000), 2)
 
 
@@ -428,7 +417,7 @@ class Settings(FramesTest):
         with peers.Server(peers.echo) as application:
             self.start_pair(application.address, client, server)
             with peers.connect(self.entry) as sock:
-                self.assert_echo(sock, b"short")
+                peers.assert_echo(sock, b"short")
             self.assert_connection_earns_smcr(self.entry)
             self.wait_idle()
         counts = []
@@ -457,7 +446,7 @@ class Settings(FramesTest):
         with peers.Server(peers.echo) as application:
             self.start_pair(application.address)
             with peers.connect(self.entry) as sock:
-                self.assert_echo(sock, b"short")
+                peers.assert_echo(sock, b"short")
                 for proxy in (self.outbound, self.inbound):
                     row, = proxy.ctl("connections")["connections"]
                     self.assertEqual((row["transport"], row["state"]), ("short", "active"))
@@ -489,7 +478,7 @@ class Settings(FramesTest):
                 self.start_pair(application.address, {"memory": {"limit": "512MiB"}},
                                 {"memory": {"limit": "24MiB"}, "concurrency": workers})
                 for _ in range(count):
-                    self.assert_echo(stack.enter_context(peers.connect(self.entry)), b"hello")
+                    peers.assert_echo(stack.enter_context(peers.connect(self.entry)), b"hello")
                 metrics = self.inbound.metrics()
                 self.assertEqual(metrics.value("fairlead_memory_refused_total"), 0)
                 carried = self.transports()
@@ -501,7 +490,7 @@ class Settings(FramesTest):
                 # With each of these the workers see that there is memory again.
                 def short_again():
                     with peers.connect(self.entry) as sock:
-                        self.assert_echo(sock, b"hello")
+                        peers.assert_echo(sock, b"hello")
                         return self.transports() == ["short"]
                 wait_until(short_again, "a connection in frames")
                 self.wait_idle()
@@ -512,11 +501,11 @@ class Settings(FramesTest):
         with peers.Server(peers.echo) as application:
             self.start_pair(application.address)
             with peers.connect(self.entry) as sock:
-                self.assert_echo(sock, b"short")
+                peers.assert_echo(sock, b"short")
                 self.outbound.terminate()
                 wait_until(lambda: self.outbound.metrics().value("fairlead_draining") == 1, "draining")
-                self.assert_echo(sock, b"x" * 100_000)
-                self.assert_echo(sock, b"more")
+                peers.assert_echo(sock, b"x" * 100_000)
+                peers.assert_echo(sock, b"more")
                 self.wait_fallback(self.outbound, "draining")
             self.assertEqual(self.outbound.wait_exit(), 0)
             self.wait_idle(self.inbound)

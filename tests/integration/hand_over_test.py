@@ -10,41 +10,11 @@ import unittest
 
 import peers
 from harness import CONFINEMENT, VARIANT, Proxy, ProxyTest, amount, main, programs, seconds, wait_until
+from ping_pong import PingPong
 import keeper_record  # in the folder that harness adds  # pylint: disable=wrong-import-order
 
 HAND_OVERS = amount(10)
 GAP_MILLISECONDS = 250
-
-
-class PingPong:
-    """Requests of one client, each answered, with the longest time between two answers."""
-
-    def __init__(self, entry):
-        self.longest = 0.0
-        self.rounds = 0
-        self.stop = threading.Event()
-        self.sock = peers.connect(entry)
-        self.task = peers.Task(self.run)
-
-    def run(self):
-        before = time.monotonic()
-        with self.sock:
-            while not self.stop.is_set():
-                message = self.rounds.to_bytes(8, "big") * 8
-                self.sock.sendall(message)
-                if peers.receive_exactly(self.sock, len(message)) != message:
-                    raise AssertionError(f"another answer in round {self.rounds}")
-                self.rounds += 1
-                now = time.monotonic()
-                self.longest = max(self.longest, now - before)
-                before = now
-
-    def finish(self):
-        self.stop.set()
-        self.task.finish()
-        return self.longest
-
-
 PARK_SECONDS = 5  # kParkWait of proxy/app/connection_keeping.h
 
 
@@ -91,8 +61,7 @@ class HandOver(ProxyTest):
     """Each proxy of a pair in its turn."""
 
     def start_keeping_pair(self, handle, options=None):
-        self.server = peers.Server(handle)
-        self.addCleanup(self.server.close)
+        self.server = peers.serve(self, handle)
         self.keeper_sockets = {name: f"@fairlead-keeper-{self.folder.name}-{name}" for name in ("in", "out")}
         settle = f"{round(1000 * float(seconds(1)))}ms"
         keep = {name: {"hand_over": {"socket": place, "settle": settle}, **(options or {})}
@@ -197,8 +166,7 @@ class HandOver(ProxyTest):
                 while not stop.wait(pause) or number == 0:
                     message = number.to_bytes(8, "big") * 16
                     before = time.monotonic()
-                    sock.sendall(message)
-                    self.assertEqual(peers.receive_exactly(sock, len(message)), message)
+                    peers.assert_echo(sock, message)
                     longest = max(longest, time.monotonic() - before)
                     number += 1
             gaps.append(longest)
@@ -295,8 +263,7 @@ class HandOver(ProxyTest):
     def test_without_a_keeper_it_drains(self):
         self.start_keeping_pair(peers.echo)
         with peers.connect(self.entry) as sock:
-            sock.sendall(b"x")
-            self.assertEqual(peers.receive_exactly(sock, 1), b"x")
+            peers.assert_echo(sock, b"x")
             self.outbound.terminate()
             self.outbound.wait_exit()
             self.assertTrue(peers.ends_in_reset(sock))
@@ -311,8 +278,7 @@ class HandOver(ProxyTest):
         self.start_keeping_pair(listen)
         proxy = {"out": self.outbound, "in": self.inbound}[name]
         with peers.connect(self.entry) as sock:
-            sock.sendall(b"x")
-            self.assertEqual(peers.receive_exactly(sock, 1), b"x")
+            peers.assert_echo(sock, b"x")
             with self.start_keeper(proxy) as ctl:
                 self.assertEqual(proxy.wait_exit(), 0, proxy.log())
                 self.assertIn(" event=parked ", proxy.log())
@@ -336,8 +302,7 @@ class HandOver(ProxyTest):
                 rounds = client.rounds
                 wait_until(lambda c=client, r=rounds: c.rounds > r + 10, "the connection to go on")
                 with peers.connect(self.entry) as sock:
-                    sock.sendall(b"new")
-                    self.assertEqual(peers.receive_exactly(sock, 3), b"new")
+                    peers.assert_echo(sock, b"new")
                 client.finish()
                 # Only now the keeper lets go of what it has.
                 self.assertEqual(proxy.wait_exit(), 0, proxy.log())
@@ -376,8 +341,7 @@ class HandOver(ProxyTest):
             peers.reset(sock)
         self.start_keeping_pair(go)
         with peers.connect(self.entry) as sock:
-            sock.sendall(b"x")
-            self.assertEqual(peers.receive_exactly(sock, 1), b"x")
+            peers.assert_echo(sock, b"x")
             self.replace_each(2)
             release.set()
             self.assertTrue(peers.ends_in_reset(sock))

@@ -1,13 +1,14 @@
 """A raw client in an assumed network sends arbitrary data to the inbound port. The proxy always answers,
 passes the data to the application or resets. No state remains, and other connections are not affected."""
 import contextlib
+import itertools
 import random
 import socket
 import struct
 
 import clc
 import peers
-from harness import ProxyTest, listener, main, seconds, short_milliseconds, wait_until
+from harness import ProxyTest, listener, main, short_milliseconds, wait_until
 
 
 class ClientTest(ProxyTest):
@@ -15,8 +16,7 @@ class ClientTest(ProxyTest):
 
     def setUp(self):
         super().setUp()
-        self.server = peers.Server(peers.echo)
-        self.addCleanup(self.server.close)
+        self.server = peers.serve(self, peers.echo)
         # The outbound proxy is an honest peer, whose identity the hostile client may copy.
         self.start_pair(self.server.address, server={"smc": {
             "assume": ["127.0.0.0/8"], "handshake_timeout": self.handshake_timeout}})
@@ -36,16 +36,14 @@ class ClientTest(ProxyTest):
                    f"{self.inbound.metrics().fallbacks()} and "
                    f"{self.inbound.metrics().value('fairlead_connections_refused_total')}")
         self.wait_idle()
-        with peers.connect(self.entry) as sock:
-            sock.sendall(b"honest")
-            self.assertEqual(peers.receive_exactly(sock, 6), b"honest")
+        self.assert_honest_client_is_served()
         if self.handshake_timeout == ClientTest.handshake_timeout:
             self.assert_smcr(self.outbound)
         self.wait_idle()
 
-    def assert_echo(self, sock, sent):
-        sock.sendall(sent)
-        self.assertEqual(peers.receive_exactly(sock, len(sent)), sent)
+    def assert_honest_client_is_served(self):
+        with peers.connect(self.entry) as sock:
+            peers.assert_echo(sock, b"honest")
 
     def receive_accept(self, sock):
         sock.sendall(self.proposal())
@@ -61,7 +59,7 @@ class HostileClient(ClientTest):
                  b"\xe2\xd4xyz", bytes(5000)]
         for data in plain:
             with peers.connect(self.target) as sock:
-                self.assert_echo(sock, data)
+                peers.assert_echo(sock, data)
         self.finish({("peer_not_injected", "local"): len(plain)})
 
     def test_malformed_messages_are_refused(self):
@@ -105,8 +103,7 @@ class HostileClient(ClientTest):
                     sock.shutdown(socket.SHUT_WR)
                     peers.receive_all(sock)
         self.wait_idle()
-        with peers.connect(self.entry) as sock:
-            self.assert_echo(sock, b"honest")
+        self.assert_honest_client_is_served()
         self.assert_smcr(self.outbound)
 
     def test_declined_proposals_go_on_as_tcp(self):
@@ -123,7 +120,7 @@ class HostileClient(ClientTest):
             with self.subTest(changes), peers.connect(self.target) as sock:
                 sock.sendall(self.proposal(**changes))
                 self.assertEqual(clc.receive(sock, clc.DECLINE).reason, code)
-                self.assert_echo(sock, b"and so it is TCP")
+                peers.assert_echo(sock, b"and so it is TCP")
                 counts[reason, "local"] = counts.get((reason, "local"), 0) + 1
         self.finish(counts)
 
@@ -137,7 +134,7 @@ class HostileClient(ClientTest):
     def assert_echo_after(self, sock, message, data):
         sock.sendall(message + data)
         self.assertEqual(peers.receive_exactly(sock, len(data)), data)
-        self.assert_echo(sock, b"and more")
+        peers.assert_echo(sock, b"and more")
 
     def test_proposal_byte_by_byte(self):
         with peers.connect(self.target) as sock:
@@ -145,7 +142,7 @@ class HostileClient(ClientTest):
             for byte in self.proposal(fabric=bytes(5)):
                 sock.sendall(bytes([byte]))
             self.assertEqual(clc.receive(sock, clc.DECLINE).reason, clc.NO_RDMA_DEVICE)
-            self.assert_echo(sock, b"in small steps")
+            peers.assert_echo(sock, b"in small steps")
         self.finish({("no_rdma_device", "local"): 1})
 
     def test_confirm_that_does_not_fit_is_declined(self):
@@ -158,7 +155,7 @@ class HostileClient(ClientTest):
                 self.receive_accept(sock)
                 sock.sendall(clc.answer(clc.CONFIRM, self.honest.bytes, **changes))
                 self.assertEqual(clc.receive(sock, clc.DECLINE).reason, code)
-                self.assert_echo(sock, b"and so it is TCP")
+                peers.assert_echo(sock, b"and so it is TCP")
         self.finish({(reason, "local"): 1 for _, _, reason in cases})
 
     def test_decline_after_the_accept(self):
@@ -169,32 +166,26 @@ class HostileClient(ClientTest):
 
     def test_disconnect_in_each_phase(self):
         end = [lambda sock: sock.close(), peers.reset]
-        for leave in end * 3:
-            leave(peers.connect(self.target))
+        phases = [lambda sock: None, lambda sock: sock.sendall(self.proposal()[:50]),
+                  lambda sock: sock.sendall(self.proposal()), self.receive_accept]
+        for leave, reach in itertools.product(end * 3, phases):
             sock = peers.connect(self.target)
-            sock.sendall(self.proposal()[:50])
-            leave(sock)
-            sock = peers.connect(self.target)
-            sock.sendall(self.proposal())
-            leave(sock)
-            sock = peers.connect(self.target)
-            self.receive_accept(sock)
+            reach(sock)
             leave(sock)
         self.wait_idle()
-        with peers.connect(self.entry) as sock:
-            self.assert_echo(sock, b"honest")
+        self.assert_honest_client_is_served()
         self.assert_smcr(self.outbound)
 
     def test_accepts_that_nobody_answers_end_their_group(self):
         """The elements that they named are freed when the honest peer's connections have ended, at the latest."""
         with peers.connect(self.entry) as before:
-            self.assert_echo(before, b"first")
+            peers.assert_echo(before, b"first")
             for _ in range(40):  # more than a group keeps in quarantine
                 with peers.connect(self.target) as sock:
                     self.receive_accept(sock)
             with peers.connect(self.entry) as after:
-                self.assert_echo(after, b"second")
-                self.assert_echo(before, b"still there")
+                peers.assert_echo(after, b"second")
+                peers.assert_echo(before, b"still there")
                 groups = self.inbound.get_json("/linkgroups")["link_groups"]
                 self.assertEqual([group["connections"] for group in groups], [1, 1], groups)
         self.wait_idle()
@@ -202,29 +193,24 @@ class HostileClient(ClientTest):
             'why="too many connections that the peer never finished"'), 1)
         self.assert_smcr(self.outbound)
 
-
     def test_an_impostor_at_the_same_address_does_not_end_the_group_of_the_peer_whose_id_it_claims(self):
         """It says that it does not know the group. The peer itself still answers there."""
         with peers.connect(self.entry) as before:
-            self.assert_echo(before, b"first")
+            peers.assert_echo(before, b"first")
             for _ in range(3):
                 with peers.connect(self.target) as sock:
                     sock.sendall(self.proposal())
                     self.assertEqual(clc.receive(sock, clc.ACCEPT).bits, 0x20)  # names the group of the peer
                     sock.sendall(clc.decline(clc.SYNC_ERROR, bits=0x28))
-                    self.assert_echo(sock, b"and so it is TCP")
-                self.assert_echo(before, b"still there")
+                    peers.assert_echo(sock, b"and so it is TCP")
+                peers.assert_echo(before, b"still there")
                 with peers.connect(self.entry) as after:
-                    self.assert_echo(after, b"and more")
+                    peers.assert_echo(after, b"and more")
         self.finish({("sync_error", "peer"): 3})
 
     def stranger(self):
         """A client at another address than the honest peer's."""
-        sock = socket.socket()
-        sock.bind(("127.0.0.9", 0))
-        sock.settimeout(seconds(20))
-        sock.connect(self.target[:2])
-        return sock
+        return peers.connect(self.target, source="127.0.0.9")
 
     def test_a_stranger_elsewhere_does_not_delay_the_peer_whose_id_it_claims(self):
         with contextlib.ExitStack() as stack:
@@ -233,18 +219,18 @@ class HostileClient(ClientTest):
                 sock.sendall(self.proposal())
             clc.receive(strangers[0], clc.ACCEPT)  # and no Confirm: the others wait for it
             with peers.connect(self.entry) as honest:
-                self.assert_echo(honest, b"honest")
+                peers.assert_echo(honest, b"honest")
                 self.assert_smcr(self.outbound)
         self.wait_idle()
 
     def test_a_stranger_elsewhere_does_not_use_up_the_group_of_the_peer_whose_id_it_claims(self):
         with peers.connect(self.entry) as before:
-            self.assert_echo(before, b"first")
+            peers.assert_echo(before, b"first")
             for _ in range(40):  # more than a group keeps in quarantine
                 with self.stranger() as sock:
                     self.receive_accept(sock)
             with peers.connect(self.entry) as after:
-                self.assert_echo(after, b"second")
+                peers.assert_echo(after, b"second")
                 groups = [group["connections"] for group in self.inbound.get_json("/linkgroups")["link_groups"]]
                 self.assertEqual(max(groups), 2, groups)
         self.wait_idle()
@@ -263,7 +249,7 @@ class SilentClient(ClientTest):
         self.server.handle = greet
         with peers.connect(self.target) as sock:
             self.assertEqual(peers.receive_exactly(sock, 5), b"hello")
-            self.assert_echo(sock, b"thank you")
+            peers.assert_echo(sock, b"thank you")
         self.server.handle = peers.echo
         self.finish({("peer_not_injected", "local"): 1})
 

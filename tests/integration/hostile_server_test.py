@@ -30,8 +30,7 @@ class HostileServer(ProxyTest):
         def handle(sock):
             behaviour = waiting.pop(0) if len(waiting) > 1 else waiting[0]
             return behaviour(sock)
-        self.server = peers.Server(handle)
-        self.addCleanup(self.server.close)
+        self.server = peers.serve(self, handle)
         self.outbound = self.start("out", [listener("out", "outbound", self.server.address)])
         self.entry = self.outbound.address("out")
 
@@ -46,10 +45,8 @@ class HostileServer(ProxyTest):
 
     def talk(self, data=b"the application's first words"):
         with peers.connect(self.entry) as sock:
-            sock.sendall(data)
-            self.assertEqual(peers.receive_exactly(sock, len(data)), data)
-            sock.sendall(b"more")
-            self.assertEqual(peers.receive_exactly(sock, 4), b"more")
+            peers.assert_echo(sock, data)
+            peers.assert_echo(sock, b"more")
 
     def assert_redialled(self, say, reason):
         self.serve(self.after_proposal(say), peers.echo)
@@ -64,9 +61,8 @@ class HostileServer(ProxyTest):
         def check(sock):
             proposal = clc.receive(sock, clc.PROPOSAL).data
             own = clc.Gid(self.outbound)
-            self.assertEqual(proposal, clc.proposal(
-                peer_id=own.peer_id, fabric=own.fabric, gid=own.bytes)[:32] + proposal[32:38] +
-                clc.proposal(peer_id=own.peer_id, fabric=own.fabric, gid=own.bytes)[38:])
+            expected = clc.proposal(peer_id=own.peer_id, fabric=own.fabric, gid=own.bytes)
+            self.assertEqual(proposal, expected[:32] + proposal[32:38] + expected[38:])
             sock.sendall(clc.decline(clc.NO_DEVICE))
             peers.echo(sock)
         self.serve(check)
@@ -86,9 +82,9 @@ class HostileServer(ProxyTest):
     def test_accept_in_pieces_that_come_too_slowly(self):
         """Each part arrives in time, but the whole message does not."""
         def drip(sock):
-            message = clc.answer(clc.ACCEPT, self.borrowed)
+            clc.receive(sock, clc.PROPOSAL)
             sock.settimeout(short_milliseconds() / 4000)
-            for byte in message:
+            for byte in clc.answer(clc.ACCEPT, self.borrowed):
                 sock.sendall(bytes([byte]))
                 try:
                     if not sock.recv(1):
@@ -97,12 +93,8 @@ class HostileServer(ProxyTest):
                     continue
                 except ConnectionResetError:
                     return
-
-        def drip_all(sock):
-            clc.receive(sock, clc.PROPOSAL)
-            drip(sock)
         self.expect_timeout()
-        self.serve(drip_all, peers.echo)
+        self.serve(drip, peers.echo)
         self.talk()
         self.wait_fallback(self.outbound, "handshake_timeout")
 
@@ -138,22 +130,23 @@ class HostileServer(ProxyTest):
                 with peers.connect(self.entry) as sock:
                     self.assertEqual(peers.receive_exactly(sock, 29),
                                      b"220 hello, all in one segment")
-                    sock.sendall(b"x" * 100_000)
-                    self.assertEqual(peers.receive_exactly(sock, 100_000), b"x" * 100_000)
+                    peers.assert_echo(sock, b"x" * 100_000)
                 self.wait_fallback(self.outbound, reason, side="peer")
                 self.wait_idle(self.outbound)
 
+    def accept(self, sock, **values):
+        """Keeps what is sent behind the Accept and a Confirm."""
+        clc.receive(sock, clc.PROPOSAL)
+        sock.sendall(clc.answer(clc.ACCEPT, **{"gid": self.borrowed, **values}))
+        message = clc.receive(sock)
+        while message.kind == clc.CONFIRM:
+            message = clc.receive(sock)
+        self.seen.put(message)
+        peers.echo(sock)
+
     def assert_declined(self, code, reason, **values):
         """A well-formed but wrong Accept is answered by a Decline, and TCP follows."""
-        def accept(sock):
-            clc.receive(sock, clc.PROPOSAL)
-            sock.sendall(clc.answer(clc.ACCEPT, **{"gid": self.borrowed, **values}))
-            message = clc.receive(sock)
-            while message.kind == clc.CONFIRM:
-                message = clc.receive(sock)
-            self.seen.put(message)
-            peers.echo(sock)
-        self.serve(accept)
+        self.serve(lambda sock: self.accept(sock, **values))
         self.talk()
         message = self.seen.get(timeout=seconds(10))
         self.assertEqual((message.kind, message.reason), (clc.DECLINE, code))
@@ -183,36 +176,22 @@ class HostileServer(ProxyTest):
         with peers.Server(peers.echo) as application:
             honest = self.start("honest", [listener("in", "inbound", application.address)])
 
-            def accept(sock):
-                clc.receive(sock, clc.PROPOSAL)
-                sock.sendall(clc.answer(clc.ACCEPT, clc.Gid(honest).bytes, first_contact=False))
-                self.seen.put(clc.receive(sock, clc.DECLINE))
-                peers.echo(sock)
-            hostile = peers.Server(accept)
-            self.addCleanup(hostile.close)
+            hostile = peers.serve(self, lambda sock: self.accept(sock, gid=clc.Gid(honest).bytes, first_contact=False))
             self.outbound = self.start("out", [listener("good", "outbound", honest.address("in")),
                                                listener("bad", "outbound", hostile.address)])
             for entry in ("good", "bad", "good"):
                 self.entry = self.outbound.address(entry)
                 self.talk()
             declined = self.seen.get_nowait()
-            self.assertEqual((declined.reason, declined.out_of_sync), (clc.LINK_NOT_FOUND, False))
+            self.assertEqual((declined.kind, declined.reason, declined.out_of_sync), (clc.DECLINE, clc.LINK_NOT_FOUND, False))
             self.wait_fallback(self.outbound, "link_not_found")
             self.assertEqual(self.outbound.metrics().connections("smcr"), 2)
             self.assertEqual(self.outbound.metrics().value("fairlead_link_events_total", event="added"), 1)
 
     def test_link_that_nobody_confirms(self):
         """The handshake is correct up to Confirm, but the peer's queue pair does not exist."""
-        def accept(sock):
-            clc.receive(sock, clc.PROPOSAL)
-            sock.sendall(clc.answer(clc.ACCEPT, self.borrowed))
-            message = clc.receive(sock)
-            while message.kind == clc.CONFIRM:
-                message = clc.receive(sock)
-            self.seen.put(message.kind)
-            peers.echo(sock)
         self.expect_timeout()
-        self.serve(accept, peers.echo)
+        self.serve(self.accept, peers.echo)
         self.talk()
         wait_until(lambda: self.outbound.metrics().fallbacks(), "the fallback")
         self.assertEqual(self.outbound.metrics().connections("smcr"), 0)

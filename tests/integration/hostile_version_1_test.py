@@ -51,8 +51,7 @@ class Attacked(ProxyTest):
         super().setUp()
         self.fallbacks = {}
         self.refused = collections.Counter()
-        self.application = peers.Server(peers.echo)
-        self.addCleanup(self.application.close)
+        self.application = peers.serve(self, peers.echo)
 
     @contextlib.contextmanager
     def hold(self):
@@ -68,8 +67,7 @@ class Attacked(ProxyTest):
             self.assert_honest(sock)
 
     def assert_honest(self, sock):
-        sock.sendall(b"honest")
-        self.assertEqual(peers.receive_exactly(sock, 6), b"honest")
+        peers.assert_echo(sock, b"honest")
 
     def expect_fallback(self, proxy, reason, side="local"):
         self.fallbacks.setdefault(proxy, collections.Counter())[reason, side] += 1
@@ -95,6 +93,8 @@ class Attacked(ProxyTest):
             expected = (dict(self.fallbacks.get(proxy, {})), self.refused[proxy])
             wait_until(lambda: self.counted(proxy) == expected,  # pylint: disable=cell-var-from-loop
                        f"{proxy.name} to count {expected}; it has {self.counted(proxy)}")
+            for reason, _ in expected[0]:
+                self.assertIn(f"reason={reason}", proxy.log())
 
     def twice(self, rows, run):
         """`run(row)` for each row, in two rounds."""
@@ -141,8 +141,7 @@ class ClientTest(Attacked):
         return clc.answer_v1(clc.CONFIRM, **{"gid": self.peer.bytes, **changes})
 
     def assert_tcp(self, sock):
-        sock.sendall(b"and so it is TCP")
-        self.assertEqual(peers.receive_exactly(sock, 16), b"and so it is TCP")
+        peers.assert_echo(sock, b"and so it is TCP")
 
     def assert_refused(self, sock):
         self.assertTrue(peers.ends_in_reset(sock))
@@ -150,14 +149,14 @@ class ClientTest(Attacked):
 
     def assert_declined(self, sock, code, reason, version=1):
         decline = clc.receive(sock, clc.DECLINE)
-        self.assertEqual((decline.reason, decline.bits >> 4), (code, version))
+        self.assertEqual((decline.reason, decline.bits >> 4, len(decline.data)), (code, version, clc.DECLINE_BYTES[version]))
         self.assert_tcp(sock)
         self.expect_fallback(self.inbound, reason)
 
     def accepted(self, sock, proposal=None, bits=0x18):
         sock.sendall(proposal or self.proposal())
         accept = clc.receive(sock, clc.ACCEPT)
-        self.assertEqual((accept.bits, len(accept.data)), (bits, 68))
+        self.assertEqual((accept.bits, len(accept.data), accept.gid), (bits, 68, clc.Gid(self.inbound).bytes))
         return accept
 
 
@@ -194,8 +193,8 @@ class HostileClient(ClientTest):
         rows = {
             "SMC-D alone": (changed(good, 7, [0x11]), clc.NO_SMC, "peer_no_smc"),
             "another prefix": (self.proposal(area=clc.subnet("10.0.0.0", 8)), clc.PREFIX_MISMATCH, "prefix_mismatch"),
-            "a prefix of 255 bits": (self.proposal(area=clc.subnet("127.0.0.0", 255)), clc.PREFIX_MISMATCH,
-                                     "prefix_mismatch"),
+            **{f"a prefix of {bits} bits": (self.proposal(area=clc.subnet("127.0.0.0", bits)), clc.PREFIX_MISMATCH,
+                                            "prefix_mismatch") for bits in (9, 200, 255)},
             "IPv6 prefixes alone": (lengthened(changed(good, 80, bytes(7) + b"\x08"), bytes(8 * 17)),
                                     clc.PREFIX_MISMATCH, "prefix_mismatch"),
             "no fabric": (short, clc.NO_RDMA_DEVICE, "no_rdma_device"),
@@ -430,8 +429,7 @@ class ServerTest(Attacked):
     def setUp(self):
         super().setUp()
         self.inbound = self.start("in", [listener("in", "inbound", self.application.address)])
-        self.hostile = peers.Server(self.serve, host="127.0.0.9")
-        self.addCleanup(self.hostile.close)
+        self.hostile = peers.serve(self, self.serve, host="127.0.0.9")
         self.outbound = self.start("out", [
             listener("good", "outbound", self.inbound.address("in")),
             listener("bad", "outbound", self.hostile.address)],
@@ -453,8 +451,7 @@ class ServerTest(Attacked):
     def talk(self):
         with peers.connect(self.outbound.address("bad")) as sock:
             self.honest_connections_work()
-            sock.sendall(b"the application's words")
-            self.assertEqual(peers.receive_exactly(sock, 23), b"the application's words")
+            peers.assert_echo(sock, b"the application's words")
 
     def answer(self, message, then=None):
         def say(sock):
@@ -467,6 +464,17 @@ class ServerTest(Attacked):
 
 
 class HostileServer(ServerTest):
+    def test_proposal_is_what_the_documents_say(self):
+        def say(sock):
+            own = clc.Gid(self.outbound)
+            proposal = clc.receive(sock, clc.PROPOSAL).data
+            self.got = (proposal, clc.proposal_v1(own.peer_id, own.fabric, own.bytes, mac=proposal[32:38]))
+            sock.sendall(clc.decline_v1(clc.NO_DEVICE))
+        self.say = say
+        with self.hold():
+            self.talk()
+        self.assertEqual(*self.got)
+
     def test_accepts_that_are_malformed(self):
         good = self.accept()
         rows = {f"length {length}": padded_to(good, length) for length in (0, 7, 47, 48, 67, 69, 108, 160, 653, 0xFFFF)}
@@ -493,6 +501,7 @@ class HostileServer(ServerTest):
         while message.kind == clc.CONFIRM:
             message = clc.receive(sock)
         self.got = (message.kind, message.reason, message.bits)
+        self.assertEqual(len(message.data), clc.DECLINE_BYTES[message.bits >> 4])
 
     def run_declined(self, rows):
         def run(row):
@@ -592,8 +601,7 @@ class SecondContact(Attacked):
         super().setUp()
         smc = merge(ONE, {"smc": {"assume": ["127.0.0.9/32"]}})
         self.inbound = self.start("in", [listener("in", "inbound", self.application.address)], smc)
-        self.tap = peers.Server(self.pass_on, host="127.0.0.9")
-        self.addCleanup(self.tap.close)
+        self.tap = peers.serve(self, self.pass_on, host="127.0.0.9")
         self.outbound = self.start("out", [listener("good", "outbound", self.inbound.address("in")),
                                            listener("bad", "outbound", self.tap.address)], smc)
         self.entry = self.outbound.address("good")

@@ -2,9 +2,7 @@
 import contextlib
 import multiprocessing
 import os
-import resource
 import selectors
-import socket
 import unittest
 
 import cgroups
@@ -32,10 +30,7 @@ def serve(near_end, pipe):
 class Idle(ProxyTest):
     def setUp(self):
         super().setUp()
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.descriptors = hard
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.descriptors = peers.raise_descriptor_limit(self)
         self.pipe, far_end = multiprocessing.Pipe()
         process = multiprocessing.get_context("fork").Process(target=serve, args=(self.pipe, far_end))
         process.start()

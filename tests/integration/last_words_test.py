@@ -57,8 +57,7 @@ class LastWords(ProxyTest):
     def setUp(self):
         super().setUp()
         self.meeting = Rendezvous()
-        server = peers.Server(self.meeting.handle)
-        self.addCleanup(server.close)
+        server = peers.serve(self, self.meeting.handle)
         self.start_pair(server.address)
 
     @contextlib.contextmanager
@@ -104,48 +103,32 @@ class LastWords(ProxyTest):
         # Too few bytes for SMC-R, where both have announced frames: programs of other tests in this cgroup may not.
         return messages + metrics.value("fairlead_bytes_total", transport="short", flow="tx")
 
-    def test_a_reply_before_a_reset_arrives_in_every_order(self):
-        """A server that answers and closes with unread input, while the client still sends."""
-        for stop, speaks_on, length in itertools.product(
-                WHO_IS_STOPPED, (False, True), (1, 1000, 50_000)):
-            reply = b"r" * length
-            with self.subTest(stop=stop, speaks_on=speaks_on, length=length), \
-                    self.connection() as (client, server):
-                client.sendall(b"unread")
-                wait_input(server)
+    def check_last_words_in_every_order(self, proxy, sides):
+        """`sides(client, server)`: the one that speaks and closes with unread input, and the other one, which may still
+        send. That one is beside `proxy`."""
+        for stop, speaks_on, length in itertools.product(WHO_IS_STOPPED, (False, True), (1, 1000, 50_000)):
+            words = b"w" * length
+            with self.subTest(stop=stop, speaks_on=speaks_on, length=length), self.connection() as ends:
+                leaving, staying = sides(*ends)
+                staying.sendall(b"unread")
+                wait_input(leaving)
                 with self.stopped(stop):
                     if speaks_on:
-                        before = self.carried(self.outbound, "tx") if "out" not in stop else None
-                        client.sendall(b"more" * 100)
+                        before = self.carried(proxy, "tx") if proxy.name not in stop else None
+                        staying.sendall(b"more" * 100)
                         if before is not None:
-                            wait_until(lambda b=before: self.carried(self.outbound, "tx") > b,
-                                       "the client's words to be passed on")
-                    server.sendall(reply)
-                    server.close()
-                self.assertEqual(until_reset(client), (reply, "reset"))
+                            wait_until(lambda b=before: self.carried(proxy, "tx") > b, "the words to be passed on")
+                    leaving.sendall(words)
+                    leaving.close()
+                self.assertEqual(until_reset(staying), (words, "reset"))
         self.assert_carried()
         self.wait_idle()
 
+    def test_a_reply_before_a_reset_arrives_in_every_order(self):
+        self.check_last_words_in_every_order(self.outbound, lambda client, server: (server, client))
+
     def test_a_request_before_a_reset_arrives_in_every_order(self):
-        for stop, speaks_on, length in itertools.product(
-                WHO_IS_STOPPED, (False, True), (1, 1000, 50_000)):
-            request = b"q" * length
-            with self.subTest(stop=stop, speaks_on=speaks_on, length=length), \
-                    self.connection() as (client, server):
-                server.sendall(b"unread")
-                wait_input(client)
-                with self.stopped(stop):
-                    if speaks_on:
-                        before = self.carried(self.inbound, "tx") if "in" not in stop else None
-                        server.sendall(b"more" * 100)
-                        if before is not None:
-                            wait_until(lambda b=before: self.carried(self.inbound, "tx") > b,
-                                       "the server's words to be passed on")
-                    client.sendall(request)
-                    client.close()
-                self.assertEqual(until_reset(server), (request, "reset"))
-        self.assert_carried()
-        self.wait_idle()
+        self.check_last_words_in_every_order(self.inbound, lambda client, server: (client, server))
 
     def test_a_fin_before_a_reset_arrives_too(self):
         """A server that answers and closes, and whose kernel then rejects later data."""
@@ -202,9 +185,7 @@ class LastWords(ProxyTest):
                     client.send(bytes(peers.BLOCK_BYTES))
             client.setblocking(True)
             peers.reset(client)
-            poll = select.poll()
-            poll.register(server, 0)
-            self.assertTrue(poll.poll(1000 * seconds(20)), "the server is not told of the reset")
+            peers.wait_event(server, 0, "the server is not told of the reset")
             self.assertEqual(until_reset(server)[1], "reset")
         self.wait_idle()
 

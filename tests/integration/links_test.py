@@ -1,12 +1,10 @@
 """Groups of two and three links: a port fails under load, no byte is lost, and the link is added again."""
-import random
-import socket
-import threading
 import time
 import unittest
 
 import peers
 from harness import VARIANT, ProxyTest, amount, main, merge, seconds, wait_until
+from ping_pong import PingPong
 from ports import THREE_PORTS, TWO_PORTS, take_port, wait_links, wait_symmetric
 
 CONNECTIONS = 6
@@ -15,45 +13,37 @@ CONNECTIONS = 6
 GAP_SECONDS_MAX = 5
 
 
-class Pinger:
-    """Sends requests and checks answers without a pause; records the longest round trip."""
-
-    def __init__(self, address, seed):
-        self.address, self.random = address, random.Random(seed)
-        self.answers, self.longest = 0, 0.0
-        self.stopping = threading.Event()
-        self.task = peers.Task(self._run)
-
-    def _run(self):
-        with peers.connect(self.address) as sock:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            last = time.monotonic()
-            while not self.stopping.is_set():
-                message = self.random.randbytes(self.random.choice((1, 100, 4000, 30000)))
-                sock.sendall(message)
-                if peers.receive_exactly(sock, len(message)) != message:
-                    raise AssertionError("another answer than was sent")
-                now = time.monotonic()
-                self.longest, last = max(self.longest, now - last), now
-                self.answers += 1
-
-    def stop(self):
-        self.stopping.set()
-        self.task.finish()
-
-
 class LoadedPair(ProxyTest):
     def start_loaded_pair(self):
-        server = peers.Server(peers.echo)
-        self.addCleanup(server.close)
+        server = peers.serve(self, peers.echo)
         self.start_pair(server.address)
-        self.pingers = [Pinger(self.entry, seed) for seed in range(CONNECTIONS)]
-        wait_until(lambda: all(pinger.answers > 10 for pinger in self.pingers), "answers")
+        self.pingers = [PingPong(self.entry, seed, (1, 100, 4000, 30000)) for seed in range(CONNECTIONS)]
+        wait_until(lambda: all(pinger.rounds > 10 for pinger in self.pingers), "answers")
         wait_symmetric(self.outbound, self.inbound)
 
     def stop_load(self):
         for pinger in self.pingers:
-            pinger.stop()
+            pinger.finish()
+
+    def wait_answers(self):
+        """Each connection goes on."""
+        before = [pinger.rounds for pinger in self.pingers]
+        wait_until(lambda: all(pinger.rounds > count + 20 for pinger, count in zip(self.pingers, before)), "answers")
+
+    def lose_and_regain_each_port(self, ports, wait_lost=lambda: None, *, wait_regained):
+        for proxy in self.proxies:
+            for port in ports:
+                with self.subTest(proxy=proxy.name, port=port):
+                    take_port(proxy, port, "down")
+                    wait_lost()
+                    self.wait_answers()
+                    take_port(proxy, port, "up")
+                    wait_regained()
+        self.stop_load()
+        self.assertLess(max(pinger.longest for pinger in self.pingers), seconds(GAP_SECONDS_MAX))
+        self.assert_smcr()
+        for proxy in self.proxies:
+            self.assertEqual(proxy.metrics().value("fairlead_connections_reset_total"), 0, proxy.name)
 
 
 class Links(LoadedPair):
@@ -61,20 +51,8 @@ class Links(LoadedPair):
 
     def test_connections_go_on_when_a_port_dies_and_use_it_when_it_returns(self):
         self.start_loaded_pair()
-        for proxy in (self.outbound, self.inbound):
-            for port in (1, 2):
-                with self.subTest(proxy=proxy.name, port=port):
-                    before = [pinger.answers for pinger in self.pingers]
-                    take_port(proxy, port, "down")
-                    wait_until(lambda: all(pinger.answers > count + 20
-                                           for pinger, count in zip(self.pingers, before)), "answers")
-                    take_port(proxy, port, "up")
-                    wait_symmetric(self.outbound, self.inbound)
-        self.stop_load()
-        self.assertLess(max(pinger.longest for pinger in self.pingers), seconds(GAP_SECONDS_MAX))
-        self.assert_smcr()
+        self.lose_and_regain_each_port((1, 2), wait_regained=lambda: wait_symmetric(*self.proxies))
         for proxy in self.proxies:
-            self.assertEqual(proxy.metrics().value("fairlead_connections_reset_total"), 0, proxy.name)
             self.assertGreaterEqual(proxy.metrics().value("fairlead_connections_moved_total"), 1)
             self.assertIn("event=connections_moved", proxy.log())
             self.assertIn("event=link_added", proxy.log())
@@ -92,14 +70,12 @@ class Links(LoadedPair):
         self.assert_smcr()
 
     def test_a_port_that_was_down_at_first_contact_is_used_when_it_comes_up(self):
-        server = peers.Server(peers.echo)
-        self.addCleanup(server.close)
+        server = peers.serve(self, peers.echo)
         self.start_pair(server.address)
         for proxy in self.proxies:
             take_port(proxy, 2, "down")
         with peers.connect(self.entry) as sock:
-            sock.sendall(b"?")
-            self.assertEqual(peers.receive_exactly(sock, 1), b"?")
+            peers.assert_echo(sock, b"?")
             for proxy in self.proxies:
                 take_port(proxy, 2, "up")
             wait_symmetric(self.outbound, self.inbound)
@@ -110,8 +86,7 @@ class Links(LoadedPair):
         count = amount(300_000_000)
         with peers.connect(self.entry) as sock:
             # This created a link group if the two workers had none.
-            sock.sendall(b"?")
-            self.assertEqual(peers.receive_exactly(sock, 1), b"?")
+            peers.assert_echo(sock, b"?")
             wait_symmetric(self.outbound, self.inbound)
             receiver = peers.Task(peers.receive_exactly_digest, sock, count)
             sender = peers.Task(peers.send_random, sock, count, 7)
@@ -131,10 +106,9 @@ class Links(LoadedPair):
     def test_the_loss_of_all_ports_is_a_reset(self):
         self.start_loaded_pair()
         with peers.connect(self.entry) as sock:
-            sock.sendall(b"?")
-            self.assertEqual(sock.recv(1), b"?")
+            peers.assert_echo(sock, b"?")
             for pinger in self.pingers:
-                pinger.stop()
+                pinger.finish()
             for port in (1, 2):
                 take_port(self.inbound, port, "down")
             self.assertTrue(peers.ends_in_reset(sock))
@@ -148,21 +122,8 @@ class ThreeLinks(LoadedPair):
     def test_one_of_three_links_is_lost_and_regained_at_each_port(self):
         self.start_loaded_pair()
         wait_links(3, self.outbound, self.inbound)
-        for proxy in self.proxies:
-            for port in (1, 2, 3):
-                with self.subTest(proxy=proxy.name, port=port):
-                    before = [pinger.answers for pinger in self.pingers]
-                    take_port(proxy, port, "down")
-                    wait_links(2, self.outbound, self.inbound)
-                    wait_until(lambda: all(pinger.answers > count + 20
-                                           for pinger, count in zip(self.pingers, before)), "answers")
-                    take_port(proxy, port, "up")
-                    wait_links(3, self.outbound, self.inbound)
-        self.stop_load()
-        self.assertLess(max(pinger.longest for pinger in self.pingers), seconds(GAP_SECONDS_MAX))
-        self.assert_smcr()
-        for proxy in self.proxies:
-            self.assertEqual(proxy.metrics().value("fairlead_connections_reset_total"), 0, proxy.name)
+        self.lose_and_regain_each_port((1, 2, 3), lambda: wait_links(2, *self.proxies),
+                                       wait_regained=lambda: wait_links(3, *self.proxies))
         self.wait_idle()
 
     def test_two_of_three_ports_are_lost_at_once(self):
@@ -170,9 +131,7 @@ class ThreeLinks(LoadedPair):
         wait_links(3, self.outbound, self.inbound)
         for port in (1, 3):
             take_port(self.inbound, port, "down")
-        before = [pinger.answers for pinger in self.pingers]
-        wait_until(lambda: all(pinger.answers > count + 20
-                               for pinger, count in zip(self.pingers, before)), "answers")
+        self.wait_answers()
         for port in (1, 3):
             take_port(self.inbound, port, "up")
         wait_links(3, self.outbound, self.inbound)

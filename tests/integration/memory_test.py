@@ -2,7 +2,6 @@
 stall, at both ends and in both directions of the stream. No process is killed and existing connections
 continue. Connections without memory use TCP, then are refused, each with its reason."""
 import contextlib
-import resource
 import selectors
 import socket
 import unittest
@@ -87,15 +86,12 @@ class Memory(ProxyTest):
         if sanitized():
             raise unittest.SkipTest("the memory of the sanitizers does not fit the container")
         super().setUp()
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if hard < 4 * COUNT + 1000:
-            raise unittest.SkipTest(f"needs {4 * COUNT + 1000} descriptors, {hard} are allowed")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        allowed = peers.raise_descriptor_limit(self)
+        if allowed < 4 * COUNT + 1000:
+            raise unittest.SkipTest(f"needs {4 * COUNT + 1000} descriptors, {allowed} are allowed")
         self.stalled = Stalled()
         self.addCleanup(self.stalled.close)
-        self.echo = peers.Server(peers.echo)
-        self.addCleanup(self.echo.close)
+        self.echo = peers.serve(self, peers.echo)
         self.cgroups = {}
 
     def start_contained(self, name, listeners):
@@ -152,10 +148,6 @@ class Memory(ProxyTest):
                               f"{ {name: g.oom_kills() for name, g in self.cgroups.items()} }")
         return self.stalled.push(timeout)
 
-    def talk(self, sock, message):
-        sock.sendall(message)
-        return peers.receive_exactly(sock, len(message)) == message
-
     def judge(self):
         for name, group in self.cgroups.items():
             print(f"{name}: peak {group.peak_bytes() >> 10} KiB, of that TCP "
@@ -167,7 +159,7 @@ class Memory(ProxyTest):
     def test_stalled_connections_each_way(self):
         here, there = self.start_both()
         with peers.connect(there.address("echo-out")) as early:
-            self.assertTrue(self.talk(early, b"early" * 1000))
+            peers.assert_echo(early, b"early" * 1000)
             self.storm([there.address("out"), here.address("out")])
             for proxy in self.proxies:
                 metrics = proxy.metrics()
@@ -175,7 +167,7 @@ class Memory(ProxyTest):
                       metrics.connections("tcp"), metrics.fallbacks(), "refused",
                       metrics.value("fairlead_memory_refused_total"))
             self.judge()
-            self.assertTrue(self.talk(early, b"still here" * 10_000))
+            peers.assert_echo(early, b"still here" * 10_000)
             # The sidecar that is full first keeps connections from the other, which may then have free memory.
             refusing = [proxy for proxy in (here, there)
                         if proxy.metrics().value("fairlead_memory_refused_total") > 0]
@@ -191,7 +183,7 @@ class Memory(ProxyTest):
         self.stalled.close()
         self.wait_idle()
         with peers.connect(there.address("echo-out")) as late:
-            self.assertTrue(self.talk(late, b"late" * 1000))
+            peers.assert_echo(late, b"late" * 1000)
 
 
 if __name__ == "__main__":

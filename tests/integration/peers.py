@@ -2,6 +2,8 @@
 import contextlib
 import hashlib
 import random
+import resource
+import select
 import socket
 import struct
 import threading
@@ -9,6 +11,14 @@ import threading
 from harness import seconds, wait_until
 
 BLOCK_BYTES = 256 * 1024
+
+
+def raise_descriptor_limit(test):
+    """As far as this process may, until the test ends. Returns the number of descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    test.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+    return hard
 
 
 def connect(address, timeout=20, receive_buffer=None, source=None):
@@ -49,6 +59,20 @@ def receive_exactly(sock, count):
             raise AssertionError(f"end of stream after {len(data)} of {count} bytes")
         data += part
     return bytes(data)
+
+
+def assert_echo(sock, message):
+    """Sends a message to an echo server, and reads it back."""
+    sock.sendall(message)
+    got = receive_exactly(sock, len(message))
+    assert got == message, f"sent {message[:100]!r}, received {got[:100]!r}"
+
+
+def wait_event(sock, events, what):
+    """Waits for one of these events of poll(2)."""
+    poll = select.poll()
+    poll.register(sock, events)
+    assert poll.poll(1000 * seconds(20)), f"no event: {what}"
 
 
 def exchange(address, message):
@@ -178,6 +202,13 @@ class Server:
 
     def __exit__(self, *_):
         self.close()
+
+
+def serve(test, handle, **how):
+    """A server that listens until the test ends."""
+    server = Server(handle, **how)
+    test.addCleanup(server.close)
+    return server
 
 
 def echo(sock):

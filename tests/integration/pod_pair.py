@@ -83,9 +83,7 @@ class Pods(ProxyTest):
 
     def serve(self, host, handle=peers.echo_at_end):
         with self.namespace(self.names[1]):
-            server = peers.Server(handle, host=host)
-        self.addCleanup(server.close)
-        return server
+            return peers.serve(self, handle, host=host)
 
     def start_in(self, name, *arguments, **how):
         wrapper = ["nsenter", f"--net=/run/netns/{name}", "--setgid", "2201"]
@@ -99,15 +97,20 @@ class Pods(ProxyTest):
             client, "out", [listener("out", "outbound", listen=f"{listen}:4540", mode=mode)])
 
     def redirect(self):
+        self.redirect_of_client()
+        self.redirect_of_server()
+
+    def redirect_of_client(self):
         # The proxy's own connections have its group, so they are not redirected again.
-        client, server = self.names
-        self.rules(client, """table inet fairlead { chain out {
+        self.rules(self.names[0], """table inet fairlead { chain out {
             type nat hook output priority -100;
             meta l4proto tcp meta skgid != 2201 ip daddr 10.77.2.2 redirect to :4540
             meta l4proto tcp meta skgid != 2201 ip6 daddr fd77:2::2 redirect to :4540
             }
             }""")
-        self.rules(server, """table inet fairlead { chain in {
+
+    def redirect_of_server(self):
+        self.rules(self.names[1], """table inet fairlead { chain in {
             type nat hook prerouting priority -100;
             iifname "wire" meta l4proto tcp redirect to :4543
             }

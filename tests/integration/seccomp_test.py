@@ -155,8 +155,7 @@ class Profile(ProxyTest):
         """As in a container: bpf is refused, and another has to say who speaks SMC-R."""
         wrapper = [sys.executable, "-B", confined.__file__, "--kill", confined.PROFILE]
         how = {"wrapper": wrapper, "options": {"smc": {"assume": ["127.0.0.0/8"]}}}
-        server = peers.Server(peers.echo_at_end)
-        self.addCleanup(server.close)
+        server = peers.serve(self, peers.echo_at_end)
         inbound = self.start("in", [listener("in", "inbound", server.address)], **how)
         outbound = self.start("out", [listener("out", "outbound", inbound.address("in"))], **how)
         for proxy in (inbound, outbound):

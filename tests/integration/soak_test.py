@@ -233,8 +233,7 @@ class Soak(ProxyTest):
         return any(task.error is not None for task in tasks)
 
     def test_every_byte_arrives_whatever_happens_to_ports_and_applications(self):
-        server = peers.Server(serve)
-        self.addCleanup(server.close)
+        server = peers.serve(self, serve)
         self.start_pair(server.address, {"other_devices": {"staged": True}})
         self.wait_for_all_groups()
         wait_symmetric(*self.proxies)

@@ -10,7 +10,7 @@ import unittest
 
 import frames
 import peers
-from harness import ProxyTest, listener, main, wait_until
+from harness import ProxyTest, listener, main
 
 LIMIT = "24MiB"
 CROWD_MAX = 600
@@ -75,8 +75,7 @@ class Standing(ProxyTest):
         if os.environ.get("FAIRLEAD_VARIANT", "direct") != "direct":
             raise unittest.SkipTest("has settings of its own")
         self.may_read = threading.Event()
-        self.late = peers.Server(self.read_late, listener=small_listener())
-        self.addCleanup(self.late.close)
+        self.late = peers.serve(self, self.read_late, listener=small_listener())
         self.addCleanup(self.may_read.set)
         self.never = small_listener()
         self.addCleanup(self.never.close)

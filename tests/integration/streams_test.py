@@ -8,8 +8,7 @@ from harness import ProxyTest, amount, main
 
 class Streams(ProxyTest):
     def serve(self, handle, options=None):
-        server = peers.Server(handle)
-        self.addCleanup(server.close)
+        server = peers.serve(self, handle)
         self.start_pair(server.address, options, options)
         return server
 

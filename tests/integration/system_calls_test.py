@@ -2,7 +2,6 @@
 each, redirected connections whose application sees the client's address. strace counts the calls of the workers for
 connections that follow one another. Nothing is timed."""
 import collections
-import os
 import re
 import shutil
 import signal
@@ -11,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import peers
-from harness import listener, main, wait_until
+from harness import listener, main
 from pod_pair import SERVER, Pods
 
 CONNECTIONS = 40
@@ -94,8 +93,7 @@ class SystemCalls(Pods):
 
     def exchange(self, sock, count=1):
         for _ in range(count):
-            sock.sendall(MESSAGE)
-            self.assertEqual(peers.receive_exactly(sock, len(MESSAGE)), MESSAGE)
+            peers.assert_echo(sock, MESSAGE)
 
     def short_connection(self):
         with self.connect() as sock:

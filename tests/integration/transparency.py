@@ -85,8 +85,7 @@ def error_of(action):
 class Transparency(ProxyTest):
     def serve(self, handle=peers.echo, listen=None):
         """A server, and two proxies before it; `listen(sock)` sets options on its listener."""
-        server = peers.Server(handle)
-        self.addCleanup(server.close)
+        server = peers.serve(self, handle)
         if listen:
             listen(server.listener)
         self.start_pair(server.address)
@@ -127,6 +126,11 @@ class Transparency(ProxyTest):
         self.assertEqual(through, direct)
         self.assert_carried()
         return direct
+
+    def same_of_pairs(self, ask):
+        """Like same(), for `ask(client, server)` with both ends of a new connection."""
+        listener = self.listen()
+        return self.same(lambda way: ask(*self.pair(listener, way)))
 
     def differs(self, ask, direct, through, carried=True):
         self.assertEqual(ask(self.ways[0]), direct)

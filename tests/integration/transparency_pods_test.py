@@ -23,8 +23,7 @@ class BetweenPods(pod_pair.Pods):
         prepare(sock)
         sock.settimeout(seconds(20))
         sock.connect(self.server.address)
-        sock.sendall(b"hello")
-        self.assertEqual(peers.receive_exactly(sock, 5), b"hello")
+        peers.assert_echo(sock, b"hello")
         return sock
 
     def put_proxies_in(self):

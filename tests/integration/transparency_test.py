@@ -28,57 +28,43 @@ SO_ORIGINAL_DST, IP_MTU = 80, 14
 
 class Options(Transparency):
     def test_options_read_back(self):
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             return read_back(client, OPTIONS), read_back(server, OPTIONS)
-        client, _ = self.same(ask)
+        client, _ = self.same_of_pairs(ask)
         refused = {name for name, value in client.items() if isinstance(value, str)}
         self.assertLess(len(refused), 4, f"this kernel refuses {refused}")
 
     def test_options_of_privileged_programs_read_back(self):
         if os.geteuid() != 0:
             raise unittest.SkipTest("SO_MARK and SO_BINDTODEVICE need root")
-        listener = self.listen()
 
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             told = read_back(client, PRIVILEGED_OPTIONS), read_back(server, PRIVILEGED_OPTIONS)
             client.sendall(b"still works")
             return told, peers.receive_exactly(server, 11)
-        self.same(ask)
+        self.same_of_pairs(ask)
 
     def test_receive_low_water_mark(self):
         """A reader that waits for ten bytes is not woken for five."""
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             client.setsockopt(SOL, socket.SO_RCVLOWAT, 10)
             server.sendall(b"12345")
             wait_until(lambda: count_of(client, termios.FIONREAD) == 5, "five bytes to arrive")
             woken = readable(client, 0)
             server.sendall(b"67890")
             return woken, readable(client), client.recv(100)
-        self.assertEqual(self.same(ask), (False, True, b"1234567890"))
+        self.assertEqual(self.same_of_pairs(ask), (False, True, b"1234567890"))
 
     def test_receive_timeout(self):
-        listener = self.listen()
-
-        def ask(way):
-            client, _ = self.pair(listener, way)
+        def ask(client, _):
             client.setblocking(True)
             client.setsockopt(SOL, socket.SO_RCVTIMEO, struct.pack("ll", 0, 50_000))
             return error_of(lambda: client.recv(1))
-        self.assertEqual(self.same(ask), "EAGAIN")
+        self.assertEqual(self.same_of_pairs(ask), "EAGAIN")
 
     def test_cork_and_nodelay(self):
         """Removing the option releases all bytes, and a single byte arrives."""
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             got = []
             client.setsockopt(TCP, socket.TCP_CORK, 1)
             client.sendall(b"held ")
@@ -90,13 +76,10 @@ class Options(Transparency):
                 client.sendall(b"x")
                 got.append(server.recv(10))
             return got
-        self.same(ask)
+        self.same_of_pairs(ask)
 
     def test_peek_wait_for_all_and_truncation(self):
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             server.sendall(b"abc")
             peeked = client.recv(1, socket.MSG_PEEK)
             client.setblocking(True)  # the flag has no effect on a non-blocking socket
@@ -108,23 +91,18 @@ class Options(Transparency):
             wait_until(lambda: count_of(client, termios.FIONREAD) == 4, "four bytes")
             return peeked, len(whole), whole[:6], client.recv(4, socket.MSG_TRUNC)[:0], \
                 count_of(client, termios.FIONREAD)
-        self.same(ask)
+        self.same_of_pairs(ask)
 
     def test_zero_copy(self):
         """The bytes arrive, and the sender is notified when it may reuse its memory."""
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             client.setsockopt(SOL, SO_ZEROCOPY, 1)
             client.send(b"z" * 10_000, MSG_ZEROCOPY)
             got = peers.receive_exactly(server, 10_000)
-            poll = select.poll()
-            poll.register(client, 0)
-            self.assertTrue(poll.poll(seconds(10_000)), "no word of completion")
+            peers.wait_event(client, 0, "no word of completion")
             _, messages, _, _ = client.recvmsg(1, 1000, socket.MSG_ERRQUEUE)
             return got == b"z" * 10_000, len(messages)
-        self.assertEqual(self.same(ask), (True, 1))
+        self.assertEqual(self.same_of_pairs(ask), (True, 1))
 
     def test_fast_open(self):
         """Data given to the connecting call arrives; whether in the SYN is between an application and its sidecar."""
@@ -153,12 +131,9 @@ class Options(Transparency):
 
     def test_original_destination_of_an_accepted_socket(self):
         """The application sees no redirection."""
-        listener = self.listen()
-
-        def ask(way):
-            _, server = self.pair(listener, way)
+        def ask(_, server):
             return error_of(lambda: server.getsockopt(IP, SO_ORIGINAL_DST, 16)) is not None
-        self.same(ask)
+        self.same_of_pairs(ask)
 
     def test_spread_over_listeners_of_one_port(self):
         """SO_REUSEPORT: the kernel still spreads connections over several listeners."""
@@ -246,13 +221,10 @@ class WhatTheOtherSideSees(Transparency):
 
     def test_connection_information(self):
         """TCP_INFO and IP_MTU work as usual, but measure the connection to the sidecar."""
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             return [(sock.getsockopt(TCP, socket.TCP_INFO, 104)[0], sock.getsockopt(IP, IP_MTU) > 500,
                      sock.getsockopt(TCP, socket.TCP_CONGESTION, 16)) for sock in (client, server)]
-        self.same(ask)
+        self.same_of_pairs(ask)
 
     def test_signed_segments(self):
         """TCP_MD5SIG: sidecars have no key, so such a connection is not made. Keep its port out of the redirection."""
@@ -383,65 +355,47 @@ class Ending(Transparency):
 
     def test_shutdown_of_reading(self):
         """SHUT_RD sends nothing to the other side."""
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             client.shutdown(socket.SHUT_RD)
             at_end = client.recv(1)
             server.sendall(b"into the void")
             client.sendall(b"and back")
             return at_end, peers.receive_exactly(server, 8), error_of(lambda: server.send(b"more"))
-        self.same(ask)
+        self.same_of_pairs(ask)
 
     def test_close_with_unread_data_is_a_reset(self):
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             server.sendall(b"never read")
             self.assertTrue(readable(client))
             client.close()
             return error_of(lambda: server.recv(1))
-        self.assertEqual(self.same(ask), "ECONNRESET")
+        self.assertEqual(self.same_of_pairs(ask), "ECONNRESET")
 
     def test_close_with_a_linger_of_zero_is_a_reset(self):
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             peers.reset(client)
             return error_of(lambda: server.recv(1))
-        self.assertEqual(self.same(ask), "ECONNRESET")
+        self.assertEqual(self.same_of_pairs(ask), "ECONNRESET")
 
     def test_close_with_a_linger_delivers_all(self):
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             client.setsockopt(SOL, socket.SO_LINGER, struct.pack("ii", 1, int(seconds(20))))
             client.sendall(bytes(300_000))
             closing = peers.Task(client.close)
             got = len(peers.receive_all(server))
             closing.finish()
             return got
-        self.assertEqual(self.same(ask), 300_000)
+        self.assertEqual(self.same_of_pairs(ask), 300_000)
 
     def test_write_after_a_reset(self):
         """EPIPE, once the reset was reported."""
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             peers.reset(server)
             return error_of(lambda: client.recv(1)), error_of(lambda: client.send(b"x"))
-        self.assertEqual(self.same(ask), ("ECONNRESET", "EPIPE"))
-
+        self.assertEqual(self.same_of_pairs(ask), ("ECONNRESET", "EPIPE"))
 
     def wait_fin(self, sock):
-        poll = select.poll()
-        poll.register(sock, select.POLLRDHUP)
-        self.assertTrue(poll.poll(1000 * seconds(20)), "no FIN came")
+        peers.wait_event(sock, select.POLLRDHUP, "no FIN came")
 
     def reset_error(self, sock):
         """Waits for a reset and returns the name of its error."""
@@ -491,10 +445,7 @@ class Ending(Transparency):
 
     def test_reset_behind_both_fins(self):
         """A client that closes without having read the whole answer; the server has finished."""
-        listener = self.listen()
-
-        def ask(way):
-            client, server = self.pair(listener, way)
+        def ask(client, server):
             client.shutdown(socket.SHUT_WR)
             self.wait_fin(server)
             server.sendall(b"unread")
@@ -503,7 +454,7 @@ class Ending(Transparency):
             client.close()
             self.wait_idle()
             return server.getsockopt(SOL, socket.SO_ERROR), server.recv(1)
-        self.assertEqual(self.same(ask), (0, b""))
+        self.assertEqual(self.same_of_pairs(ask), (0, b""))
 
 
 class Rows(unittest.TestCase):

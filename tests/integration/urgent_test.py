@@ -64,8 +64,7 @@ class Urgent(ProxyTest):
     def setUp(self):
         super().setUp()
         self.meeting = Rendezvous()
-        self.server = peers.Server(self.meeting.handle)
-        self.addCleanup(self.server.close)
+        self.server = peers.serve(self, self.meeting.handle)
         self.start_pair(self.server.address)
 
     @contextlib.contextmanager
@@ -107,9 +106,9 @@ class Urgent(ProxyTest):
         self.wait_idle()
 
     @staticmethod
-    def speak(sender, before, behind):
+    def speak(sender, before, behind, urgent=b"!"):
         sender.sendall(before)
-        sender.send(b"!", socket.MSG_OOB)
+        sender.send(urgent, socket.MSG_OOB)
         sender.sendall(behind)
         sender.shutdown(socket.SHUT_WR)
 
@@ -118,10 +117,7 @@ class Urgent(ProxyTest):
             with self.subTest(flow=flow, before=len(before), behind=len(behind)), \
                     self.connection(flow, 0) as (sender, receiver):
                 reading = peers.Task(receive_out_of_band, receiver)
-                sender.sendall(before)
-                sender.send(b"!", socket.MSG_OOB)
-                sender.sendall(behind)
-                sender.shutdown(socket.SHUT_WR)
+                self.speak(sender, before, behind)
                 data, urgent = reading.finish()
                 self.assertEqual(data, before + behind)
                 self.assertLessEqual(urgent, [b"!"])
@@ -136,9 +132,7 @@ class Urgent(ProxyTest):
                     sender, receiver = (client, server) if index % 2 else (server, client)
                     byte = bytes([index % 256])
                     sender.send(byte, socket.MSG_OOB)
-                    poll = select.poll()
-                    poll.register(receiver, select.POLLPRI)
-                    self.assertTrue(poll.poll(1000 * seconds(20)), f"urgent byte {index}")
+                    peers.wait_event(receiver, select.POLLPRI, f"urgent byte {index}")
                     if inline:
                         self.assertTrue(at_mark(receiver))
                         self.assertEqual(receiver.recv(1), byte)
@@ -151,20 +145,11 @@ class Urgent(ProxyTest):
         """The last one is urgent, and the one before it is part of the stream."""
         for flow in ("to_server", "to_client"):
             with self.subTest(flow=flow), self.connection(flow, 1) as (sender, receiver):
-                self.two_bytes(sender)
-                poll = select.poll()
-                poll.register(receiver, select.POLLRDHUP)
-                self.assertTrue(poll.poll(1000 * seconds(20)), "the FIN")
+                sender.sendall(b"ab")
+                sender.send(b"1", socket.MSG_OOB)
+                self.speak(sender, b"cd", b"ef", b"2")
+                peers.wait_event(receiver, select.POLLRDHUP, "the FIN")
                 self.assertEqual(receive_marked(receiver), (b"ab1cd2ef", [5]))
-
-    @staticmethod
-    def two_bytes(sender):
-        sender.sendall(b"ab")
-        sender.send(b"1", socket.MSG_OOB)
-        sender.sendall(b"cd")
-        sender.send(b"2", socket.MSG_OOB)
-        sender.sendall(b"ef")
-        sender.shutdown(socket.SHUT_WR)
 
     def test_urgent_bytes_without_end_starve_nobody(self):
         """None of them is lost, and another connection continues."""

@@ -9,7 +9,7 @@ import unittest
 
 import own_network
 import peers
-from harness import ProxyTest, listener, main, wait_until
+from harness import ProxyTest, main, wait_until
 
 TABLE = "fairlead_vanished"
 SHORT = {"tcp": {"keepalive_idle": "1s", "keepalive_interval": "1s", "keepalive_count": 2,
@@ -62,8 +62,7 @@ class Vanished(ProxyTest):
         with peers.Server(peers.echo) as server:
             self.start_pair(server.address, {**PLAIN, **options}, PLAIN)
             with peers.connect(self.entry, timeout=SECONDS_MAX) as sock:
-                sock.sendall(b"hello")
-                self.assertEqual(peers.receive_exactly(sock, 5), b"hello")
+                peers.assert_echo(sock, b"hello")
                 self.vanish()
                 if unacknowledged:
                     sock.sendall(b"into the dark")
@@ -82,8 +81,7 @@ class Vanished(ProxyTest):
         with peers.Server(peers.echo) as server:
             self.start_pair(server.address, PLAIN, {**PLAIN, **SHORT})
             with peers.connect(self.entry) as sock:
-                sock.sendall(b"hello")
-                self.assertEqual(peers.receive_exactly(sock, 5), b"hello")
+                peers.assert_echo(sock, b"hello")
                 self.vanish()
                 self.wait_vanished(self.inbound)
                 self.wait_idle(self.inbound)
@@ -97,8 +95,7 @@ class Vanished(ProxyTest):
         def read_late(sock):
             go_on.wait()
             return len(peers.receive_all(sock))
-        server = peers.Server(read_late)
-        self.addCleanup(server.close)
+        server = peers.serve(self, read_late)
         self.start_pair(server.address, {**PLAIN, **SHORT}, PLAIN)
         sock = peers.connect(self.entry)
         self.addCleanup(sock.close)
@@ -131,8 +128,7 @@ class Vanished(ProxyTest):
         with peers.Server(peers.echo) as server:
             self.start_pair(server.address, SHORT, SHORT)
             with peers.connect(self.entry) as sock:
-                sock.sendall(b"hello")
-                self.assertEqual(peers.receive_exactly(sock, 5), b"hello")
+                peers.assert_echo(sock, b"hello")
                 self.vanish()
 
                 def companion_gone():
@@ -142,9 +138,7 @@ class Vanished(ProxyTest):
                     return not found.stdout.strip()
                 wait_until(companion_gone, "the end of the TCP connection below", SECONDS_MAX)
                 for number in range(20):
-                    message = str(number).encode()
-                    sock.sendall(message)
-                    self.assertEqual(peers.receive_exactly(sock, len(message)), message)
+                    peers.assert_echo(sock, str(number).encode())
             self.assert_smcr()
             self.wait_idle()
             for proxy in self.proxies:
