@@ -72,6 +72,13 @@ def memory_file(content=b""):
     return made
 
 
+def send_parcel(link, size, description, descriptors):
+    send(link, keeper_record.pack(PARCEL, count=len(descriptors), size=size), [description])
+    for at in range(0, len(descriptors), DESCRIPTORS_OF_RECORD):
+        part = descriptors[at:at + DESCRIPTORS_OF_RECORD]
+        send(link, keeper_record.pack(DESCRIPTORS, count=len(part)), part)
+
+
 class FalseKeeper:
     """Root of a pod in the place of the node agent: takes what a sidecar parks, and gives the next one what it likes."""
 
@@ -100,10 +107,7 @@ class FalseKeeper:
         return size, description, descriptors
 
     def give(self, size, description, descriptors):
-        send(self.link, keeper_record.pack(PARCEL, count=len(descriptors), size=size), [description])
-        for at in range(0, len(descriptors), DESCRIPTORS_OF_RECORD):
-            part = descriptors[at:at + DESCRIPTORS_OF_RECORD]
-            send(self.link, keeper_record.pack(DESCRIPTORS, count=len(part)), part)
+        send_parcel(self.link, size, description, descriptors)
 
     def close(self):
         self.link.close()
@@ -192,10 +196,7 @@ class KeeperEnd:
 
     def send_parcel(self, descriptors):
         with open(memory_file(), "rb") as description:
-            send(self.link, keeper_record.pack(PARCEL, count=len(descriptors)), [description.fileno()])
-        for at in range(0, len(descriptors), DESCRIPTORS_OF_RECORD):
-            part = descriptors[at:at + DESCRIPTORS_OF_RECORD]
-            send(self.link, keeper_record.pack(DESCRIPTORS, count=len(part)), part)
+            send_parcel(self.link, 0, description.fileno(), descriptors)
 
     def refuse(self):
         """Gets what is kept, has none of it any more, and refuses it."""

@@ -2,18 +2,16 @@
 and other pods keep their connections and get new ones. Method: two honest pods with sidecars and a crowd of connections,
 beside pods whose processes attack; a sidecar of the honest ones is replaced meanwhile, which is when it needs the agent.
 """
-import os
 import resource
 import select
 import signal
-import socket
 import time
 
 import attacked
 import plugin
 from attacked import BUSY_SHARE_MAX, CROWD, KEEPING, busy_share, sockets_of
 from brokered import SIDECAR_UID
-from wired import harness
+from wired import harness, listen_in
 
 SOCKETS_OF_SIDECARS = ("fairlead-client-address", "fairlead-keeper", "fairlead-proxy-0")
 
@@ -147,7 +145,7 @@ class AgentAttacks(attacked.Attacked):
         self.wait_for_agent(self.inbound, self.outbound, name="@fairlead-client-address")
         before = sockets_of(self.agent.pid)
         pods = [self.wired_pod(plugin.IN) for _ in range(3)]
-        listeners = [(name, self.listen(pod, name)) for pod in pods for name in SOCKETS_OF_SIDECARS]
+        listeners = [(name, listen_in(pod, name)) for pod in pods for name in SOCKETS_OF_SIDECARS]
         accepted = [(name, listener.accept()[0]) for name, listener in listeners]
         for _, sock in [*listeners, *accepted]:
             self.addCleanup(sock.close)
@@ -166,19 +164,6 @@ class AgentAttacks(attacked.Attacked):
         self.assertEqual(self.replace(may_drain=False), "handed over")
         # The next sidecar gets its map, too.
         self.wait_for_agent(self.inbound, name="@fairlead-client-address")
-
-    def listen(self, pod, name):
-        with pod.namespace():
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self.addCleanup(listener.close)
-            os.seteuid(SIDECAR_UID)
-            try:
-                listener.bind("\0" + name)
-                listener.listen(4)
-            finally:
-                os.seteuid(0)
-        listener.settimeout(harness.seconds(10))
-        return listener
 
     @staticmethod
     def has_ended(sock):

@@ -1,7 +1,6 @@
 """Goal: a burst of introductions at one broker is answered as a whole and in bounded time, also while other pods
 flood it. Method: a hundred network namespaces as pods, each with a device of the test that sends what a sidecar sends,
 and fairlead-node. The test prints the figures of docs/broker.md."""
-import os
 import resource
 import select
 import struct
@@ -9,6 +8,7 @@ import time
 
 import brokered
 import plugin
+from attacked import processor_seconds
 from brokered import BLANK, CHANNEL, CONNECT, REQUEST, SLOTS, WELCOME
 from wired import harness
 
@@ -86,12 +86,6 @@ class Burst(brokered.BrokerTest):
         records = self.read(devices, lambda records: len(records) >= 2 * len(wishes), harness.seconds(seconds))
         return time.monotonic() - begin, records
 
-    def agent_seconds(self):
-        """Processor time of the agent."""
-        with open(f"/proc/{self.agent.pid}/stat", encoding="ascii") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def test_bursts_of_a_full_node_are_answered_as_a_whole(self):
         devices = self.crowd(PODS)
         self.assertEqual(self.node("fairlead_node_broker_devices"), PODS)
@@ -101,11 +95,11 @@ class Burst(brokered.BrokerTest):
         print(f"{AT_ONCE} introductions of one pod at once: all in {passed * 1000:.0f} ms")
         wishes = [(devices[number], self.peer(number), devices[(number + step) % PODS], self.peer((number + step) % PODS))
                   for number in range(PODS) for step in range(1, EACH + 1)]
-        used = self.agent_seconds()
+        used = processor_seconds(self.agent.pid)
         passed, records = self.timed(devices, wishes, 5 * OWN_SECONDS)
         self.assert_introduced(records, wishes)
         print(f"{EACH} introductions of each of {PODS} pods at once: all {len(wishes)} in {passed * 1000:.0f} ms; "
-              f"the agent used {(self.agent_seconds() - used) * 1000:.0f} ms of a processor")
+              f"the agent used {(processor_seconds(self.agent.pid) - used) * 1000:.0f} ms of a processor")
         self.assertEqual(self.node("fairlead_node_broker_introductions_total", result="good"), AT_ONCE + PODS * EACH)
         self.assertEqual(self.node("fairlead_node_broker_records_lost_total"), 0)
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import brokered
 import plugin
+from agent_attackers import watchers
+from attacked import processor_seconds
 from brokered import (BLANK, CHANNEL, CHANNEL_BYTES, CONNECT, FREE, GRANT, GRANTED, LAYOUT, REFUSED, REGISTER,
                       REQUEST, ROOM, SLOTS, TAKE, TAKEN, UNKNOWN_PEER, VERSION, WELCOME)
 from wired import harness
@@ -48,24 +50,6 @@ def flood(device):
     finally:
         over.set()
         thread.join()
-
-
-@contextlib.contextmanager
-def watchers(sock, epolls=200, copies=200):
-    """This many epoll instances that all watch this many copies of the socket."""
-    descriptors = [os.dup(sock.fileno()) for _ in range(copies)]
-    instances = []
-    try:
-        for _ in range(epolls):
-            instances.append(select.epoll())
-            for descriptor in descriptors:
-                instances[-1].register(descriptor, select.EPOLLIN | select.EPOLLET)
-        yield
-    finally:
-        for instance in instances:
-            instance.close()
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
 class Hostile(brokered.BrokerTest):
@@ -269,11 +253,6 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(len({real for real, _, _ in own}), 2, threads)
         self.assertEqual({ids for ids in threads if int(ids[0]) < FIRST_OWN_USER}, {("0", "0", "0")})
 
-    def agent_seconds(self):
-        """Processor time of the agent."""
-        fields = Path(f"/proc/{self.agent.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def test_watchers_of_its_socket_cost_the_pod_alone(self):
         """Each record to it wakes them all, which takes milliseconds."""
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -281,9 +260,9 @@ class Hostile(brokered.BrokerTest):
         for device, peer in ((hostile, b"hostile0"), (one, b"one00000"), (two, b"two00000")):
             self.assertEqual(device.enroll(peer)[0], WELCOME)
         pause = threading.Event()
-        with watchers(hostile.link), flood(hostile) as answers:
+        with watchers(hostile.link, 200), flood(hostile) as answers:
             harness.wait_until(lambda: len(answers) > 2, "the flood to begin", 30)
-            used, begin = self.agent_seconds(), time.monotonic()
+            used, begin = processor_seconds(self.agent.pid), time.monotonic()
             for _ in range(40):
                 one.say(CONNECT, b"two00000")
                 self.assertEqual(one.hear(), (CHANNEL, 0, b"two00000"))
@@ -291,7 +270,7 @@ class Hostile(brokered.BrokerTest):
                 one.drop_descriptors()
                 two.drop_descriptors()
                 pause.wait(0.2)
-            used, passed = self.agent_seconds() - used, time.monotonic() - begin
+            used, passed = processor_seconds(self.agent.pid) - used, time.monotonic() - begin
         print(f"the agent used {used:.2f} s of {passed:.1f} s; {len(answers)} answers to the hostile pod")
         # The share of the hostile pod, and something for the others.
         share = SECONDS_PER_REQUEST * (REQUESTS_BURST + REQUESTS_PER_SECOND * passed)

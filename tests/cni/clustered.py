@@ -122,15 +122,13 @@ class ClusterTest(PluginTest):
     def start_agent(self, *words, environment=None, sign="ready"):
         settings = {"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}
         with open(self.log, "wb") as log:
-            agent = subprocess.Popen(
+            agent = self.spawn(
                 plugin.with_rights_of_the_chart(
                     NODE, "run", "--conf-dir", self.conf, "--run-dir", self.run_dir, "--bin-dir", self.folder / "bin",
                     "--plugin", PLUGIN, "--listen", "127.0.0.1:0", "--settings", json.dumps(settings),
                     "--api-interval", "0.2", *words),
                 stdout=log, stderr=log, env={**os.environ, "NODE_NAME": "n1", **self.api.environment(),
                                              **(environment or {})})
-        self.addCleanup(agent.wait)
-        self.addCleanup(agent.kill)
         self.wait(lambda: f" node event={sign}" in self.log.read_text(), "the agent")
         self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
         return agent
@@ -196,11 +194,8 @@ class ClusterTest(PluginTest):
         file = Path(tempfile.mkstemp(prefix="fairlead-answers-", suffix=".json")[1])
         self.addCleanup(file.unlink)
         self.set_answers(file, answers)
-        server = subprocess.Popen(["ip", "netns", "exec", pod.name, sys.executable, "-c", text, str(uid), file],
+        server = self.spawn(["ip", "netns", "exec", pod.name, sys.executable, "-c", text, str(uid), file],
                                   stdout=subprocess.PIPE, text=True)
-        self.addCleanup(server.stdout.close)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
         self.assertEqual(server.stdout.readline(), "listening\n")
         return file
 

@@ -10,25 +10,16 @@ import plugin
 import keeper_record
 from brokered import BY_BROKER, SIDECAR_UID
 from keeper_record import DESCRIPTORS, HELLO, PARCEL, PARK, REFUSED, TAKEN
-from wired import harness
+from wired import harness, listen_in
 
 KEEPING = {**BY_BROKER, "hand_over": {"socket": "@fairlead-keeper"}}
-TRANSFER_SECONDS = 5
 
 
 class HostileSidecar:
     """Listens for the keeper in a pod, as its sidecar's user."""
 
     def __init__(self, pod, uid=SIDECAR_UID):
-        with pod.namespace():
-            self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            os.seteuid(uid)
-            try:
-                self.listener.bind("\0fairlead-keeper")
-                self.listener.listen(4)
-            finally:
-                os.seteuid(0)
-        self.listener.settimeout(harness.seconds(20))
+        self.listener = listen_in(pod, "fairlead-keeper", uid)
         self.link = None
 
     def accept(self):

@@ -253,10 +253,8 @@ class Agent(Node, PluginTest):
 
     def start_agent(self):
         with open(self.log, "wb") as log:
-            agent = subprocess.Popen([NODE, "run", *self.places(), "--plugin", self.plugin, "--listen",
+            agent = self.spawn([NODE, "run", *self.places(), "--plugin", self.plugin, "--listen",
                                       "127.0.0.1:0"], stdout=log, stderr=log)
-        self.addCleanup(agent.wait)
-        self.addCleanup(agent.kill)
         wait_until(lambda: " node event=ready" in self.log.read_text(), "the agent", SECONDS_MAX)
         self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
         return agent

@@ -63,11 +63,9 @@ class NriTest(node_test.Node, PluginTest):
 
     def start_agent(self, *words):
         with open(self.log, "wb") as log:
-            agent = subprocess.Popen([NODE, "run", *self.places(), "--plugin", self.plugin, "--listen", "127.0.0.1:0",
+            agent = self.spawn([NODE, "run", *self.places(), "--plugin", self.plugin, "--listen", "127.0.0.1:0",
                                       "--nri-socket", self.socket, "--sysfs", self.sysfs, "--settings", self.PNET,
                                       *words], stdout=log, stderr=log)
-        self.addCleanup(agent.wait)
-        self.addCleanup(agent.kill)
         self.see("node event=ready")
         self.address = self.log.read_text().split("event=listening address=", 1)[1].split()[0]
         return agent

@@ -176,6 +176,16 @@ class PluginTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.run_dir, ignore_errors=True)
         (self.run_dir / "enabled").touch()
 
+    def spawn(self, command, **options):
+        """A process that ends with the test."""
+        process = subprocess.Popen(command, **options)
+        for stream in (process.stdin, process.stdout):
+            if stream:
+                self.addCleanup(stream.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
     def pod(self, *arguments, **options):
         pod = Pod(*arguments, **options)
         self.addCleanup(pod.close)

@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,24 @@ class WiredPod(plugin.Pod):
 
     def command(self, *words):
         return ["nsenter", f"--net={self.path}", *words]
+
+    def command_in_cgroup(self, *words):
+        """The process that joins the cgroup becomes the program by exec."""
+        return ["sh", "-c", f'echo $$ > {self.cgroup}/cgroup.procs && exec "$@"', "sh", *self.command(*words)]
+
+
+def listen_in(pod, name, uid=2201):
+    """A listener at an abstract address of the pod, of this user."""
+    with pod.namespace():
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    os.seteuid(uid)
+    try:
+        listener.bind("\0" + name)
+        listener.listen(4)
+    finally:
+        os.seteuid(0)
+    listener.settimeout(harness.seconds(20))
+    return listener
 
 
 class WiredTest(harness.ProxyTest, plugin.PluginTest):
@@ -95,11 +114,8 @@ class WiredTest(harness.ProxyTest, plugin.PluginTest):
 
     def sidecar(self, pod, name, options=None):
         """As in an injected pod: uid 2201, no capability, no way to gain one."""
-        # The process that joins the cgroup becomes the proxy by exec.
-        join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
-        wrapper = ["sh", "-c", join, "sh", *pod.command(
-            "setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
-            "--bounding-set=-all", "--inh-caps=-all")]
+        wrapper = pod.command_in_cgroup("setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
+                                        "--bounding-set=-all", "--inh-caps=-all")
         listeners = [harness.listener("outbound", "outbound", listen="[::]:4540", mode="redirect"),
                      harness.listener("inbound", "inbound", listen="[::]:4543", mode="redirect")]
         settings = harness.merge({"smc": {"option_program": "external"}}, options or {})
@@ -109,16 +125,17 @@ class WiredTest(harness.ProxyTest, plugin.PluginTest):
         return proxy
 
     def redis(self, pod):
-        # In the pod's cgroup like everything else of the pod, but of another user.
-        join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
-        server = subprocess.Popen(
-            ["sh", "-c", join, "sh", *pod.command(
-                "redis-server", "--bind", "0.0.0.0", "::", "--port", "6379", "--protected-mode", "no",
-                "--save", "", "--dir", str(self.folder))],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
+        self.spawn(pod.command_in_cgroup("redis-server", "--bind", "0.0.0.0", "::", "--port", "6379", "--protected-mode", "no",
+                                         "--save", "", "--dir", str(self.folder)),
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         harness.wait_until(lambda: self.ping(pod, "127.0.0.1"), "redis-server", 20)
+
+    def start_application(self, pod, program, *words, wrapper=()):
+        """A script that says when it is ready. In the pod's cgroup, of another user than the sidecar."""
+        process = self.spawn(pod.command_in_cgroup(*wrapper, sys.executable, "-B", str(program), *words),
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
 
     def ping(self, pod, host):
         done = subprocess.run(pod.command("redis-cli", "-h", host, "PING"), capture_output=True,

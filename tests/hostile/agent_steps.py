@@ -161,7 +161,19 @@ def drawn_record(session, kind):
     return made
 
 
+def step_with(connection, name, weight=1.0):
+    """A step that needs what `connection(session)` returns, and does not get far without it."""
+    def register(function):
+        step(name, weight)(lambda session: connection(session) is not None and function(session))
+        return function
+    return register
+
+
 # --- @fairlead-keeper ---
+
+def at_keeper(name, weight=1.0):
+    return step_with(Session.keeper, f"keeper/{name}", weight)
+
 
 @step("keeper/accept", 2)
 def accept(session):
@@ -177,15 +189,13 @@ def close(session):
 
 
 def shut(session, how):
-    if session.keeper() is None:
-        return False
     with contextlib.suppress(OSError):
         session.link.shutdown(how)
     return True
 
 
 for side, way in (("read", socket.SHUT_RD), ("write", socket.SHUT_WR), ("both", socket.SHUT_RDWR)):
-    step(f"keeper/shutdown_{side}", 1.5 if side == "read" else 0.7)(functools.partial(shut, how=way))
+    at_keeper(f"shutdown_{side}", 1.5 if side == "read" else 0.7)(functools.partial(shut, how=way))
 
 
 @step("keeper/listen_again", 0.4)
@@ -220,29 +230,23 @@ def shutdown_listener(session):
 
 
 def say_record(session, kind):
-    if session.keeper() is None:
-        return False
     count = session.rng.choice((0, 0, 1, 1, 2, 4, 5, DESCRIPTORS_OF_MESSAGE_MAX))
     return session.say(drawn_record(session, kind), session.made.some(count), time.monotonic() + ANSWER_SECONDS)
 
 
 for every in RECORD_KINDS:
-    step(f"keeper/record_{every}", 0.6)(functools.partial(say_record, kind=every))
+    at_keeper(f"record_{every}", 0.6)(functools.partial(say_record, kind=every))
 
 
-@step("keeper/junk", 0.6)
+@at_keeper("junk", 0.6)
 def junk(session):
-    if session.keeper() is None:
-        return False
     data = session.rng.randbytes(session.rng.choice((0, 1, 31, 32, 33, 63, 64, 65, 200, 4096)))
     return session.say(data, session.made.some(session.rng.choice((0, 0, 1, 200))), time.monotonic() + ANSWER_SECONDS)
 
 
-@step("keeper/flood", 0.5)
+@at_keeper("flood", 0.5)
 def flood(session):
     """Records without end, which the agent may not read at once."""
-    if session.keeper() is None:
-        return False
     data = drawn_record(session, session.rng.choice(RECORD_KINDS))
     descriptors = session.made.some(session.rng.choice((0, 0, 1)))
     until = time.monotonic() + ANSWER_SECONDS
@@ -259,36 +263,30 @@ def parcel(session, count, sent, descriptors):
     return session.say_many(sent, descriptors)
 
 
-@step("keeper/parcel_empty", 1.5)
+@at_keeper("parcel_empty", 1.5)
 def parcel_empty(session):
-    return session.keeper() is not None and parcel(session, 0, 0, [])
+    return parcel(session, 0, 0, [])
 
 
-@step("keeper/parcel_whole", 2)
+@at_keeper("parcel_whole", 2)
 def parcel_whole(session):
     count = session.rng.choice((1, 2, 3, 4, 5, 8, 21))
-    if session.keeper() is None:
-        return False
     said = parcel(session, count, count, session.made.some(count))
     if session.rng.random() < 0.3:
         session.give_peers()
     return said
 
 
-@step("keeper/parcel_cut", 1)
+@at_keeper("parcel_cut", 1)
 def parcel_cut(session):
     count = session.rng.choice((1, 4, 5, 9, 100, 32768))
-    if session.keeper() is None:
-        return False
     sent = session.rng.randrange(min(count, 40))
     return parcel(session, count, sent, session.made.some(sent))
 
 
-@step("keeper/parcel_large", 0.8)
+@at_keeper("parcel_large", 0.8)
 def parcel_large(session):
     count = session.rng.choice(LARGE_PARCELS)
-    if session.keeper() is None:
-        return False
     descriptors = session.made.repeated(count)
     if session.rng.random() < 0.5:
         session.give_peers()
@@ -298,27 +296,23 @@ def parcel_large(session):
     return True
 
 
-@step("keeper/hear", 1.5)
+@at_keeper("hear", 1.5)
 def hear(session):
-    return session.keeper() is not None and session.hear(session.rng.choice((0, 0, ANSWER_SECONDS))) is not None
+    return session.hear(session.rng.choice((0, 0, ANSWER_SECONDS))) is not None
 
 
 def answer(session, kind):
     """In any state."""
-    if session.keeper() is None:
-        return False
     return session.say(keeper_record.pack(kind, refusal=session.rng.choice((0, 1, 3, 4, 5)), count=session.rng.choice((0, 1, 4))))
 
 
-step("keeper/answer_taken")(functools.partial(answer, kind=TAKEN))
-step("keeper/answer_refused")(functools.partial(answer, kind=REFUSED))
+at_keeper("answer_taken")(functools.partial(answer, kind=TAKEN))
+at_keeper("answer_refused")(functools.partial(answer, kind=REFUSED))
 
 
-@step("keeper/take_back", 2)
+@at_keeper("take_back", 2)
 def take_back(session):
     """Reads what the agent gives back, and says any answer."""
-    if session.keeper() is None:
-        return False
     heard = session.hear(ANSWER_SECONDS)
     whole, count = False, None
     for _ in range(10000):
@@ -348,11 +342,9 @@ def offer(session, count):
     return said
 
 
-@step("keeper/offer_parcel", 1)
+@at_keeper("offer_parcel", 1)
 def offer_parcel(session):
     count = session.rng.choice((0, 1, 4, 100, 32000, 32700, 32768, 32769, number(session.rng, 32)))
-    if session.keeper() is None:
-        return False
     said = offer(session, count)
     sent = session.rng.choice((0, 0, 1, 4))
     if session.rng.random() < 0.6:
@@ -360,12 +352,10 @@ def offer_parcel(session):
     return said
 
 
-@step("keeper/fetch", 1.5)
+@at_keeper("fetch", 1.5)
 def fetch(session):
     """By numbers: those of the process that listens, others, closed ones, or none."""
     rng = session.rng
-    if session.keeper() is None:
-        return False
     count, table = rng.choice(session.stock.tables)
     description = session.stock.description
     if rng.random() < 0.4:
@@ -541,10 +531,8 @@ def accept_address(session):
     return address(session) is not None
 
 
-@step("address/read", 0.7)
+@step_with(address, "address/read", 0.7)
 def read_address(session):
-    if address(session) is None:
-        return False
     with contextlib.suppress(OSError):
         data, descriptors, _, _ = socket.recv_fds(session.address, 64, 4)
         session.received += descriptors
@@ -552,19 +540,15 @@ def read_address(session):
     return False
 
 
-@step("address/send", 0.7)
+@step_with(address, "address/send", 0.7)
 def send_address(session):
-    if address(session) is None:
-        return False
     with contextlib.suppress(OSError):
         socket.send_fds(session.address, [session.rng.randbytes(8)], session.made.some(session.rng.choice((0, 1))))
     return True
 
 
-@step("address/close", 0.5)
+@step_with(address, "address/close", 0.5)
 def close_address(session):
-    if address(session) is None:
-        return False
     with contextlib.suppress(OSError):
         session.address.shutdown(session.rng.choice((socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR)))
     session.address.close()

@@ -231,8 +231,8 @@ class HostilePods(brokered.BrokerTest):
         self.proxy = {"server": self.sidecar(self.server_pod, "server", SIDECAR),
                       "client": self.sidecar(self.client_pod, "client", SIDECAR)}
         self.wait_node(2, "fairlead_node_keeper_sidecars")
-        self.start_application(self.server_pod, "innocent.py", "serve", str(PORT))
-        self.client = self.start_application(self.client_pod, "lasting.py", self.server_pod.address(), str(PORT),
+        self.start_application(self.server_pod, HERE / "innocent.py", "serve", str(PORT))
+        self.client = self.start_application(self.client_pod, HERE / "lasting.py", self.server_pod.address(), str(PORT),
                                              str(LASTING_CONNECTIONS))
 
     def start_agent(self, *wrapper):
@@ -241,7 +241,7 @@ class HostilePods(brokered.BrokerTest):
         self.agent_log = self.folder / f"node{self.logs}.log"
         conf = self.run_dir / "net.d"
         with open(self.agent_log, "wb") as log:
-            agent = subprocess.Popen(
+            agent = self.spawn(
                 [*wrapper, *plugin.with_rights_of_the_chart(
                     brokered.NODE, "run", "--conf-dir", conf, "--bin-dir", self.run_dir / "bin",
                     "--run-dir", self.run_dir, "--plugin", plugin.PLUGIN, "--listen", "127.0.0.1:0",
@@ -249,8 +249,6 @@ class HostilePods(brokered.BrokerTest):
                     "--fallback-events", "--check-interval", "0.5", "--cgroup-root", plugin.cgroup_root(),
                     "--repair", "--repair-from", "api", "--api-interval", "0.5", "--nri-socket", self.runtime.path)],
                 stdout=log, stderr=log, env={**os.environ, **self.api.environment()})
-        self.addCleanup(agent.wait)
-        self.addCleanup(agent.kill)
         self.agent_began = time.monotonic()
         self.containers = self.runtime.connection()
         self.containers.accept()
@@ -273,17 +271,6 @@ class HostilePods(brokered.BrokerTest):
         self.good("ADD", pod, plugin.IN, cniVersion="1.0.0",
                   env={"CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name}"})
         return pod
-
-    def start_application(self, pod, program, *words):
-        """In the pod's cgroup, of another user than the sidecar."""
-        join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
-        process = subprocess.Popen(
-            ["sh", "-c", join, "sh", *pod.command(sys.executable, "-B", str(HERE / program), *words)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        for clean_up in (process.stdin.close, process.stdout.close, process.wait, process.kill):
-            self.addCleanup(clean_up)
-        self.assertEqual(process.stdout.readline(), "ready\n")
-        return process
 
     def hostile_pod(self):
         self.names += 1

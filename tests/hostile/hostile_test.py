@@ -115,24 +115,10 @@ class HostileNeighbour(brokered.BrokerTest):
         self.wait_settled()
         for _, pod, _ in self.victims:
             # What it does for the attackers has their share of the processors.
-            self.start_application(pod, "lured.py", str(LURED_PORT), wrapper=("nice", "-n", "19"))
-        self.start_innocent(self.server_pod, "serve", str(PORT))
-        self.client = self.start_innocent(self.client_pod, "talk", self.server_pod.address(), str(PORT),
-                                          str(LASTING_CONNECTIONS))
-
-    def start_innocent(self, pod, *words):
-        return self.start_application(pod, "innocent.py", *words)
-
-    def start_application(self, pod, program, *words, wrapper=()):
-        """An application of the pod: in its cgroup, of another user than the sidecar."""
-        join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
-        process = subprocess.Popen(
-            ["sh", "-c", join, "sh", *pod.command(*wrapper, sys.executable, "-B", str(HERE / program), *words)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.assertEqual(process.stdout.readline(), "ready\n")
-        return process
+            self.start_application(pod, HERE / "lured.py", str(LURED_PORT), wrapper=("nice", "-n", "19"))
+        self.start_application(self.server_pod, HERE / "innocent.py", "serve", str(PORT))
+        self.client = self.start_application(self.client_pod, HERE / "innocent.py", "talk", self.server_pod.address(),
+                                             str(PORT), str(LASTING_CONNECTIONS))
 
     def tell_client(self, command):
         self.client.stdin.write(command + "\n")
@@ -169,9 +155,8 @@ class HostileNeighbour(brokered.BrokerTest):
             mine = [str(seed) for seed in seeds[share::ATTACKERS]]
             if not mine:
                 continue
-            join = f'echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
             attackers.append(subprocess.Popen(
-                ["nice", "-n", "19", "sh", "-c", join, "sh", *pod.command(
+                ["nice", "-n", "19", *pod.command_in_cgroup(
                     *ATTACKER_USER, sys.executable, "-B", str(self.binaries / "hostile/attacker.py"),
                     *self.victim_words, "--victim-port", str(LURED_PORT), *mine)],
                 stdout=subprocess.PIPE, text=True))
