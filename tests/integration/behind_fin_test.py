@@ -138,7 +138,7 @@ class ForgottenFin(Pods):
         client = self.names[0]
         self.inside(client, "sysctl", "-w", "net.ipv4.tcp_fin_timeout=1")
         self.redirect()
-        self.start_pods("redirect")
+        self.start_pods()
         read_on = threading.Event()
 
         def listen_later(sock):

@@ -92,9 +92,7 @@ class ClientAddress(Pods):
 
     def start_inbound(self, host="0.0.0.0", **options):
         self.redirect_of_server()
-        self.inbound = self.start_in(
-            self.names[1], "in",
-            [listener("in", "inbound", listen=f"{host}:4543", mode="redirect")], options=options)
+        self.start_server_proxy("redirect", host, options=options)
         if not options.get("client_address"):
             self.require_programs()
 
@@ -179,9 +177,7 @@ class ClientAddress(Pods):
         self.redirect_of_client()
         self.add_second_addresses()
         self.start_inbound(listen, **(inbound or {}))
-        self.outbound = self.start_in(
-            self.names[0], "out",
-            [listener("out", "outbound", listen=f"{listen}:4540", mode="redirect")], options=options)
+        self.start_client_proxy(listen, options=options)
         application = self.application("::" if ":" in server else "0.0.0.0")
         socks = [self.connect(server, application.port, second if i % 2 else None) for i in range(LIVE)]
         try:
@@ -336,8 +332,7 @@ class ClientAddress(Pods):
                 self.assert_shown(sock)
             self.inbound.terminate()
             self.inbound.wait_exit()
-            self.inbound = self.start_in(
-                self.names[1], "in", [listener("in", "inbound", listen="0.0.0.0:4543", mode="redirect")])
+            self.start_server_proxy("redirect")
 
     def test_switched_off(self):
         self.start_inbound(client_address="off")

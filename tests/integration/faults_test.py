@@ -15,21 +15,26 @@ def stream_for_ever(sock):
         return True
 
 
+def wait_flow(inbound):
+    wait_until(lambda: inbound.metrics().value("fairlead_bytes_total", direction="inbound", flow="rx") > 1_000_000,
+               "data to flow")
+
+
 class PeerDies(ProxyTest):
     # No test waits for this timeout: the end of a peer must be noticed without it.
     options = {"smc": {"test_link_interval": "1h"}}
 
     def start_two_peers(self):
         """One outbound proxy in front of two inbound ones; applications that read and discard all data."""
-        self.servers = [peers.Server(self.swallow) for _ in range(2)]
-        for server in self.servers:
-            self.addCleanup(server.close)
+        self.servers = [peers.serve(self, self.swallow) for _ in range(2)]
         self.ends = queue.Queue()
         self.inbounds = [self.start(f"in{i}", [listener("in", "inbound", server.address)])
                          for i, server in enumerate(self.servers)]
-        self.outbound = self.start("out", [
-            listener(f"out{i}", "outbound", proxy.address("in"))
-            for i, proxy in enumerate(self.inbounds)])
+        self.start_outbound()
+
+    def start_outbound(self):
+        self.outbound = self.start("out", [listener(f"out{i}", "outbound", proxy.address("in"))
+                                           for i, proxy in enumerate(self.inbounds)])
 
     def swallow(self, sock):
         sock.sendall(b"!")
@@ -52,8 +57,7 @@ class PeerDies(ProxyTest):
         self.start_two_peers()
         busy, idle, undisturbed = self.connect(0), self.connect(0), self.connect(1)
         sender = peers.Task(stream_for_ever, busy)
-        wait_until(lambda: self.inbounds[0].metrics().value(
-            "fairlead_bytes_total", direction="inbound", flow="rx") > 1_000_000, "data to flow")
+        wait_flow(self.inbounds[0])
         self.inbounds[0].kill()
         self.assertTrue(peers.ends_in_reset(idle))
         self.assertTrue(sender.finish(10))
@@ -75,16 +79,13 @@ class PeerDies(ProxyTest):
         self.start_two_peers()
         sock = self.connect(0)
         sender = peers.Task(stream_for_ever, sock)
-        wait_until(lambda: self.inbounds[0].metrics().value(
-            "fairlead_bytes_total", direction="inbound", flow="rx") > 1_000_000, "data to flow")
+        wait_flow(self.inbounds[0])
         self.outbound.kill()
         self.proxies.remove(self.outbound)
         self.assertTrue(sender.finish(10))
         self.assertTrue(self.ends.get(timeout=seconds(5)))
         self.wait_idle(*self.inbounds)
-        self.outbound = self.start("out", [
-            listener(f"out{i}", "outbound", proxy.address("in"))
-            for i, proxy in enumerate(self.inbounds)])
+        self.start_outbound()
         self.connect(0).close()
         self.wait_idle()
         self.assert_smcr(self.outbound)
@@ -129,17 +130,14 @@ class Termination(ProxyTest):
 
             def upload(seed):
                 with peers.connect(self.entry, timeout=60) as sock:
-                    first = peers.Digest()
-                    data = bytes([seed]) * 300_000
-                    sock.sendall(data)
-                    first.add(data)
+                    sent = peers.Digest()
+                    sent.add(bytes([seed]) * 600_000)
+                    sock.sendall(bytes([seed]) * 300_000)
                     begun.put(seed)
                     go_on.get()
-                    sock.sendall(data)
-                    first.add(data)
+                    sock.sendall(bytes([seed]) * 300_000)
                     sock.shutdown(1)
-                    count, text = first.value()
-                    self.assertEqual(peers.receive_all(sock), f"{count} {text}".encode())
+                    self.assertEqual(peers.receive_all(sock), "{} {}".format(*sent.value()).encode())
             uploads = [peers.Task(upload, seed) for seed in range(20)]
             for _ in uploads:
                 begun.get(timeout=seconds(20))
@@ -166,8 +164,7 @@ class Termination(ProxyTest):
             proxy = {"in": self.inbound, "out": self.outbound}[proxy_name]
             with peers.connect(self.entry) as sock:
                 sender = peers.Task(stream_for_ever, sock)
-                wait_until(lambda: self.inbound.metrics().value(
-                    "fairlead_bytes_total", direction="inbound", flow="rx") > 1_000_000, "data")
+                wait_flow(self.inbound)
                 proxy.terminate()
                 self.assertEqual(proxy.wait_exit(10), 0)
                 self.assertTrue(sender.finish(10))

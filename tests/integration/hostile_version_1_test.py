@@ -37,6 +37,19 @@ def padded_to(message, length):
     return changed(whole[:-4] + clc.EYECATCHER if length > 12 else message, 5, struct.pack(">H", length))
 
 
+def malformed_answers(make, other_types):
+    """Rows of what `make`, an Accept or a Confirm, must not be."""
+    good = make()
+    return {**{f"length {length}": padded_to(good, length) for length in (0, 7, 47, 48, 67, 69, 108, 653, 0xFFFF)},
+            **{f"MTU code {code}": make(mtu=code) for code in (0, 6, 15)},
+            **{f"version {version}": changed(good, 7, [version << 4 | 8]) for version in (0, 2, 3, 15)},
+            **{f"path {path}": changed(good, 7, [0x18 | path]) for path in (1, 2, 3)},
+            **{f"type {kind}": changed(good, 4, [kind]) for kind in other_types},
+            "no element": make(index=0), "no token": make(token=0),
+            "trailer": make(end=bytes(4)), "eyecatcher": make(begin=b"\xe2\xd4\xc3\xc5"),
+            "a v2 extension": lengthened(good, V2_EXTENSION)}
+
+
 def descriptors(proxy):
     return len(os.listdir(f"/proc/{proxy.pid}/fd"))
 
@@ -140,6 +153,13 @@ class ClientTest(Attacked):
     def confirm(self, **changes):
         return clc.answer_v1(clc.CONFIRM, **{"gid": self.peer.bytes, **changes})
 
+    def attack(self, rows, act):
+        """`act(sock, row)` on a new connection for each row, in two rounds."""
+        def run(row):
+            with peers.connect(self.target) as sock:
+                act(sock, row)
+        self.twice(rows, run)
+
     def assert_tcp(self, sock):
         peers.assert_echo(sock, b"and so it is TCP")
 
@@ -180,12 +200,11 @@ class HostileClient(ClientTest):
             "a Decline with another length": lengthened(clc.decline_v1(clc.NO_DEVICE), bytes(16)),
         })
 
-        def run(message):
-            with peers.connect(self.target) as sock:
-                sock.sendall(message)
-                self.honest_connections_work()
-                self.assert_refused(sock)
-        self.twice(rows, run)
+        def act(sock, message):
+            sock.sendall(message)
+            self.honest_connections_work()
+            self.assert_refused(sock)
+        self.attack(rows, act)
 
     def test_proposals_that_are_declined(self):
         good = self.proposal()
@@ -204,13 +223,11 @@ class HostileClient(ClientTest):
                                          "no_rdma_device"),
         }
 
-        def run(row):
-            message, code, reason = row
-            with peers.connect(self.target) as sock:
-                sock.sendall(message)
-                self.honest_connections_work()
-                self.assert_declined(sock, code, reason)
-        self.twice(rows, run)
+        def act(sock, row):
+            sock.sendall(row[0])
+            self.honest_connections_work()
+            self.assert_declined(sock, *row[1:])
+        self.attack(rows, act)
 
     def test_proposals_that_are_odd_but_right(self):
         good = self.proposal()
@@ -218,37 +235,29 @@ class HostileClient(ClientTest):
                 "both paths": changed(good, 7, [0x13]), "a path of version 2": changed(good, 7, [0x1C]),
                 "reserved bytes": changed(changed(good, 60, b"\xff" * 20), 85, b"\xff\xff")}
 
-        def run(message):
-            with peers.connect(self.target) as sock:
-                self.accepted(sock, message)
-                self.honest_connections_work()
-                sock.sendall(clc.decline_v1(clc.NO_ROUTE))
-                self.assert_tcp(sock)
-                self.expect_fallback(self.inbound, "no_route", "peer")
-        self.twice(rows, run)
+        def act(sock, message):
+            self.accepted(sock, message)
+            self.honest_connections_work()
+            sock.sendall(clc.decline_v1(clc.NO_ROUTE))
+            self.assert_tcp(sock)
+            self.expect_fallback(self.inbound, "no_route", "peer")
+        self.attack(rows, act)
 
     def test_confirms_that_are_refused(self):
         good = self.confirm()
-        rows = {f"length {length}": padded_to(good, length) for length in (0, 7, 47, 48, 67, 69, 108, 196, 653, 0xFFFF)}
-        rows.update({f"MTU code {code}": self.confirm(mtu=code) for code in (0, 6, 15)})
-        rows.update({f"version {version}": changed(good, 7, [version << 4 | 8]) for version in (0, 2, 3, 15)})
-        rows.update({f"path {path}": changed(good, 7, [0x18 | path]) for path in (1, 2, 3)})
-        rows.update({f"type {kind}": changed(good, 4, [kind]) for kind in (0, 1, 2, 5, 255)})
+        rows = malformed_answers(self.confirm, (0, 1, 2, 5, 255))
         rows.update({
-            "no element": self.confirm(index=0), "no token": self.confirm(token=0),
-            "trailer": self.confirm(end=bytes(4)), "eyecatcher": self.confirm(begin=b"\xe2\xd4\xc3\xc5"),
-            "a v2 extension": lengthened(good, V2_EXTENSION),
+            "length 196": padded_to(good, 196),
             "the Proposal again": self.proposal(),
             "a Decline of version 2 with the length of 1": changed(clc.decline_v1(clc.NO_DEVICE), 7, [0x20]),
         })
 
-        def run(message):
-            with peers.connect(self.target) as sock:
-                self.accepted(sock)
-                self.honest_connections_work()
-                sock.sendall(message)
-                self.assert_refused(sock)
-        self.twice(rows, run)
+        def act(sock, message):
+            self.accepted(sock)
+            self.honest_connections_work()
+            sock.sendall(message)
+            self.assert_refused(sock)
+        self.attack(rows, act)
 
     def test_confirms_that_are_declined(self):
         """No queue pair of the honest peer answers what these describe."""
@@ -269,13 +278,12 @@ class HostileClient(ClientTest):
                                             clc.VERSION_MISMATCH, "version_mismatch", 2),
         })
 
-        def run(row):
-            with peers.connect(self.target) as sock:
-                self.accepted(sock)
-                self.honest_connections_work()
-                sock.sendall(row[0])
-                self.assert_declined(sock, *row[1:])
-        self.twice(rows, run)
+        def act(sock, row):
+            self.accepted(sock)
+            self.honest_connections_work()
+            sock.sendall(row[0])
+            self.assert_declined(sock, *row[1:])
+        self.attack(rows, act)
 
     def test_declines_in_the_middle(self):
         other = clc.decline(clc.NO_ROUTE)
@@ -287,36 +295,31 @@ class HostileClient(ClientTest):
         rows = {f"{when}, {name}": (when, message) for name, message in rows.items()
                 for when in ("first", "behind the Proposal", "after the Accept")}
 
-        def run(row):
+        def act(sock, row):
             when, message = row
-            with peers.connect(self.target) as sock:
-                if when == "after the Accept":
-                    self.accepted(sock)
-                    sock.sendall(message)
-                elif when == "first":
-                    sock.sendall(message)
-                else:
-                    sock.sendall(self.proposal() + message)
-                    clc.receive(sock, clc.ACCEPT)
-                self.honest_connections_work()
-                self.assert_tcp(sock)
-                self.expect_fallback(self.inbound, "no_route", "peer")
-        self.twice(rows, run)
+            if when == "after the Accept":
+                self.accepted(sock)
+            sock.sendall(self.proposal() + message if when == "behind the Proposal" else message)
+            if when == "behind the Proposal":
+                clc.receive(sock, clc.ACCEPT)
+            self.honest_connections_work()
+            self.assert_tcp(sock)
+            self.expect_fallback(self.inbound, "no_route", "peer")
+        self.attack(rows, act)
 
     def test_messages_that_are_doubled(self):
         two = clc.proposal(self.peer.peer_id, self.peer.fabric)
         rows = {"Proposal": (self.proposal() * 2, b""), "Proposal of version 2 behind": (self.proposal() + two, b""),
                 "Confirm": (self.proposal(), self.confirm() * 2)}
 
-        def run(row):
-            with peers.connect(self.target) as sock:
-                sock.sendall(row[0])
-                if row[1]:
-                    clc.receive(sock, clc.ACCEPT)
-                    sock.sendall(row[1])
-                self.honest_connections_work()
-                self.assert_refused(sock)
-        self.twice(rows, run)
+        def act(sock, row):
+            sock.sendall(row[0])
+            if row[1]:
+                clc.receive(sock, clc.ACCEPT)
+                sock.sendall(row[1])
+            self.honest_connections_work()
+            self.assert_refused(sock)
+        self.attack(rows, act)
 
     def test_messages_that_are_cut_at_each_byte(self):
         rows = {f"Proposal, {count} bytes": (False, self.proposal()[:count]) for count in range(1, 92)}
@@ -342,13 +345,12 @@ class HostileClient(ClientTest):
                    "another queue pair": self.confirm(first_contact=False, queue_pair=1, rkey=2),
                    "the last element": self.confirm(first_contact=False, index=255, size_code=15, address=2**64 - 1)}
 
-        def run(message):
-            with peers.connect(self.target) as sock:
-                self.accepted(sock, self.impostor_proposal(), bits=0x10)
-                sock.sendall(message)
-                self.honest_connections_work()
-                self.assertTrue(peers.ends_in_reset(sock))
-        self.twice(answers, run)
+        def act(sock, message):
+            self.accepted(sock, self.impostor_proposal(), bits=0x10)
+            sock.sendall(message)
+            self.honest_connections_work()
+            self.assertTrue(peers.ends_in_reset(sock))
+        self.attack(answers, act)
 
     def test_second_contacts_of_another_version(self):
         """A group is used in its own version only."""
@@ -356,35 +358,32 @@ class HostileClient(ClientTest):
                 "version 2": (clc.answer(clc.CONFIRM, self.peer.bytes, first_contact=False), clc.VERSION_MISMATCH,
                               "version_mismatch", 2)}
 
-        def run(row):
-            with peers.connect(self.target) as sock:
-                self.accepted(sock, self.impostor_proposal(), bits=0x10)
-                sock.sendall(row[0])
-                self.honest_connections_work()
-                self.assert_declined(sock, *row[1:])
-        self.twice(rows, run)
+        def act(sock, row):
+            self.accepted(sock, self.impostor_proposal(), bits=0x10)
+            sock.sendall(row[0])
+            self.honest_connections_work()
+            self.assert_declined(sock, *row[1:])
+        self.attack(rows, act)
 
     def test_a_peer_that_changes_to_version_2(self):
         """It gets a group of version 2, beside the one that it has."""
-        def run(first_contact):
-            with peers.connect(self.target) as sock:
-                sock.sendall(clc.proposal(self.peer.peer_id, self.peer.fabric, gid=self.peer.bytes))
-                self.assertEqual(clc.receive(sock, clc.ACCEPT).bits, 0x28)
-                sock.sendall(clc.answer_v1(clc.CONFIRM, self.peer.bytes, first_contact=first_contact))
-                self.honest_connections_work()
-                self.assert_declined(sock, clc.VERSION_MISMATCH, "version_mismatch")
-        self.twice({"Confirm of a first contact": True, "Confirm of a second": False}, run)
+        def act(sock, first_contact):
+            sock.sendall(clc.proposal(self.peer.peer_id, self.peer.fabric, gid=self.peer.bytes))
+            self.assertEqual(clc.receive(sock, clc.ACCEPT).bits, 0x28)
+            sock.sendall(clc.answer_v1(clc.CONFIRM, self.peer.bytes, first_contact=first_contact))
+            self.honest_connections_work()
+            self.assert_declined(sock, clc.VERSION_MISMATCH, "version_mismatch")
+        self.attack({"Confirm of a first contact": True, "Confirm of a second": False}, act)
 
     def test_an_impostor_does_not_end_the_group_of_the_peer_whose_id_it_claims(self):
         """It says that it does not know the group. The peer itself still answers."""
-        def run(_):
-            with peers.connect(self.target) as sock:
-                self.accepted(sock, self.impostor_proposal(), bits=0x10)
-                sock.sendall(clc.decline_v1(clc.SYNC_ERROR, 0x18))
-                self.assert_tcp(sock)
-                self.expect_fallback(self.inbound, "sync_error", "peer")
-                self.honest_connections_work()
-        self.twice({"out of sync": None}, run)
+        def act(sock, _):
+            self.accepted(sock, self.impostor_proposal(), bits=0x10)
+            sock.sendall(clc.decline_v1(clc.SYNC_ERROR, 0x18))
+            self.assert_tcp(sock)
+            self.expect_fallback(self.inbound, "sync_error", "peer")
+            self.honest_connections_work()
+        self.attack({"out of sync": None}, act)
 
 
 class HostileClientOfVersion1(HostileClient):
@@ -392,12 +391,11 @@ class HostileClientOfVersion1(HostileClient):
     server = ONE
 
     def test_a_peer_that_changes_to_version_2(self):
-        def run(_):
-            with peers.connect(self.target) as sock:
-                sock.sendall(clc.proposal(self.peer.peer_id, self.peer.fabric, gid=self.peer.bytes))
-                self.honest_connections_work()
-                self.assert_declined(sock, clc.NO_SMC, "peer_no_smc", version=2)
-        self.twice({"version 2": None}, run)
+        def act(sock, _):
+            sock.sendall(clc.proposal(self.peer.peer_id, self.peer.fabric, gid=self.peer.bytes))
+            self.honest_connections_work()
+            self.assert_declined(sock, clc.NO_SMC, "peer_no_smc", version=2)
+        self.attack({"version 2": None}, act)
 
 
 class SilentClient(ClientTest):
@@ -477,15 +475,9 @@ class HostileServer(ServerTest):
 
     def test_accepts_that_are_malformed(self):
         good = self.accept()
-        rows = {f"length {length}": padded_to(good, length) for length in (0, 7, 47, 48, 67, 69, 108, 160, 653, 0xFFFF)}
-        rows.update({f"MTU code {code}": self.accept(mtu=code) for code in (0, 6, 15)})
-        rows.update({f"version {version}": changed(good, 7, [version << 4 | 8]) for version in (0, 2, 3, 15)})
-        rows.update({f"path {path}": changed(good, 7, [0x18 | path]) for path in (1, 2, 3)})
-        rows.update({f"type {kind}": changed(good, 4, [kind]) for kind in (0, 1, 3, 5, 255)})
+        rows = malformed_answers(self.accept, (0, 1, 3, 5, 255))
         rows.update({
-            "no element": self.accept(index=0), "no token": self.accept(token=0),
-            "trailer": self.accept(end=bytes(4)), "eyecatcher": self.accept(begin=b"\xe2\xd4\xc3\xc5"),
-            "a v2 extension": lengthened(good, V2_EXTENSION),
+            "length 160": padded_to(good, 160),
             "a Proposal": clc.proposal_v1(bytes(8), bytes(5), self.borrowed),
             "a Confirm": clc.answer_v1(clc.CONFIRM, self.borrowed),
             "a Decline with another length": lengthened(clc.decline_v1(clc.NO_DEVICE), bytes(1)),

@@ -54,7 +54,7 @@ class Redirection(Pods):
 
     def test_redirect(self):
         self.redirect()
-        self.start_pods("redirect")
+        self.start_pods()
         server = self.serve(SERVER)
         self.talk(server.address)
         self.assert_smcr()
@@ -63,20 +63,20 @@ class Redirection(Pods):
 
     def test_redirect_over_ipv6(self):
         self.redirect()
-        self.start_pods("redirect", listen="[::]")
+        self.start_pods(listen="[::]")
         self.talk(self.serve(SERVER6).address)
         self.assert_smcr()
 
     def test_closed_port_behind_a_redirect(self):
         self.redirect()
-        self.start_pods("redirect")
+        self.start_pods()
         with self.namespace(self.names[0]):
             self.assertTrue(peers.meets_reset((SERVER, 9)))
         self.wait_idle()
 
     def test_connection_to_the_redirect_port_itself_is_refused(self):
         """The connection would loop without end."""
-        self.start_pods("redirect")
+        self.start_pods()
         with self.namespace(self.names[0]):
             self.assertTrue(peers.meets_reset((CLIENT, 4540)))
         wait_until(lambda: self.outbound.metrics().value("fairlead_connections_refused_total") == 1,
@@ -86,7 +86,7 @@ class Redirection(Pods):
 
     def test_tproxy(self):
         """Inbound, the destination stays on the packet; outbound is redirected."""
-        client, server = self.names
+        server = self.names[1]
         self.redirect()
         self.inside(server, "nft", "delete", "table", "inet", "fairlead")
         try:
@@ -100,10 +100,8 @@ class Redirection(Pods):
                         "100")
         except subprocess.CalledProcessError as error:
             raise unittest.SkipTest(f"no TPROXY in this kernel: {error.stderr.strip()}") from None
-        self.inbound = self.start_in(
-            server, "in", [listener("in", "inbound", listen="0.0.0.0:4543", mode="tproxy")])
-        self.outbound = self.start_in(
-            client, "out", [listener("out", "outbound", listen="0.0.0.0:4540", mode="redirect")])
+        self.start_server_proxy("tproxy")
+        self.start_client_proxy()
         self.talk(self.serve(SERVER).address)
         self.assert_smcr()
 

@@ -89,12 +89,17 @@ class Pods(ProxyTest):
         wrapper = ["nsenter", f"--net=/run/netns/{name}", "--setgid", "2201"]
         return self.start(*arguments, wrapper=wrapper, **how)
 
-    def start_pods(self, mode, listen="0.0.0.0"):
-        client, server = self.names
+    def start_server_proxy(self, mode, listen="0.0.0.0", **how):
         self.inbound = self.start_in(
-            server, "in", [listener("in", "inbound", listen=f"{listen}:4543", mode=mode)])
+            self.names[1], "in", [listener("in", "inbound", listen=f"{listen}:4543", mode=mode)], **how)
+
+    def start_client_proxy(self, listen="0.0.0.0", **how):
         self.outbound = self.start_in(
-            client, "out", [listener("out", "outbound", listen=f"{listen}:4540", mode=mode)])
+            self.names[0], "out", [listener("out", "outbound", listen=f"{listen}:4540", mode="redirect")], **how)
+
+    def start_pods(self, listen="0.0.0.0", **how):
+        self.start_server_proxy("redirect", listen, **how)
+        self.start_client_proxy(listen, **how)
 
     def redirect(self):
         self.redirect_of_client()

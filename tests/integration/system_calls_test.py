@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 import peers
-from harness import listener, main
+from harness import main
 from pod_pair import SERVER, Pods
 
 CONNECTIONS = 40
@@ -81,11 +81,7 @@ class SystemCalls(Pods):
     def start_both(self, **options):
         self.redirect()
         self.server = self.serve("0.0.0.0", self.answer)
-        client, server = self.names
-        self.inbound = self.start_in(
-            server, "in", [listener("in", "inbound", listen="0.0.0.0:4543", mode="redirect")], options=options)
-        self.outbound = self.start_in(
-            client, "out", [listener("out", "outbound", listen="0.0.0.0:4540", mode="redirect")], options=options)
+        self.start_pods(options=options)
 
     def connect(self):
         with self.namespace(self.names[0]):

@@ -28,7 +28,7 @@ class BetweenPods(pod_pair.Pods):
 
     def put_proxies_in(self):
         self.redirect()
-        self.start_pods("redirect")
+        self.start_pods()
 
     def test_host_that_vanishes(self):
         """Keepalive ends a direct connection. The connection to the sidecar continues, because the sidecar answers."""

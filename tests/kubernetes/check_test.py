@@ -2,7 +2,6 @@
 """fairleadctl check and status against the test's own API server: broken kubeconfigs and clusters, each with its
 cause in the output; and one cluster without errors."""
 import base64
-import copy
 import datetime
 import hashlib
 import json
@@ -354,52 +353,53 @@ class Clusters(ClusterTest):
             self.assertIn("403", one["finding"])
             self.assertIn("ClusterRole", one["fix"])
 
-    def test_04_old_kubernetes(self):
-        self.cluster["version"]["gitVersion"] = "v1.28.3"
-        self.assert_named("kubernetes", "v1.28.3 is older than 1.30")
+    def test_one_cause_in_a_cluster(self):
+        """What is changed in a good cluster; the check, words of its finding, and the status if it is no failure."""
+        ready = {"desiredNumberScheduled": 1, "numberReady": 1}
+        none, few = {"desiredNumberScheduled": 0, "numberReady": 0}, {"desiredNumberScheduled": 3, "numberReady": 1}
+        other = workload("f-node-default", "node", "other", status=ready)
+        security = {"pod-security.kubernetes.io/enforce": "restricted"}
+        old = {"app.kubernetes.io/version": "0.0.9"}
+        for change, name, words, *status in (
+                (lambda c: c["version"].update(gitVersion="v1.28.3"), "kubernetes", ["v1.28.3 is older than 1.30"]),
+                (lambda c: c["nodes"].append(node("old", kernelVersion="4.18.0-477.el8")), "kernel", ["old (4.18.0-477.el8)"]),
+                (lambda c: c["nodes"].append(node("docks", containerRuntimeVersion="docker://24.0.1")), "runtime",
+                 ["docks (docker://24.0.1)"], "warn"),
+                (lambda c: c.update(nodes=[node("n1", containerRuntimeVersion="containerd://1.7.2")]), "runtime",
+                 ["NRI is off", "n1"], "warn"),
+                (lambda c: c.update(nodes=[node("w", operatingSystem="windows")]), "nodes", ["none of 1 runs Linux"]),
+                (lambda c: c["namespace"]["metadata"]["labels"].update(security), "pod_security", ['enforces "restricted"']),
+                (lambda c: c["daemonsets"].append(other), "installed", ["more than once", "fairlead-system", "other"]),
+                (lambda c: c["daemonsets"][0].update(status=few), "daemonset", ["1 of 3 nodes ready"]),
+                (lambda c: c["daemonsets"][0].update(status=none), "daemonset", ["selects no node"], "warn"),
+                (lambda c: c.update(daemonsets=[]), "daemonset", ["there is none"]),
+                (lambda c: c.update(injects=False), "injection", ["does not reach the webhook"]),
+                (lambda c: c["daemonsets"][0]["metadata"]["labels"].update(old), "versions",
+                 ["fairlead-node-default 0.0.9", "fairlead-injector 0.1.0"], "warn"),
+                (lambda c: c.update(reports=[]), "agents", ["no agent has written a report"], "warn")):
+            with self.subTest(name, words=words):
+                self.setUp()
+                change(self.cluster)
+                self.assert_named(name, *words, status=status[0] if status else "fail")
 
-    def test_05_old_kernel(self):
-        self.cluster["nodes"].append(node("old", kernelVersion="4.18.0-477.el8"))
-        self.assert_named("kernel", "old (4.18.0-477.el8)")
-
-    def test_06_unknown_runtime(self):
-        self.cluster["nodes"].append(node("docks", containerRuntimeVersion="docker://24.0.1"))
-        self.assert_named("runtime", "docks (docker://24.0.1)", status="warn")
-
-    def test_07_runtime_without_nri(self):
-        self.cluster["nodes"][0] = node("n1", containerRuntimeVersion="containerd://1.7.2")
-        self.assert_named("runtime", "NRI is off", "n1", status="warn")
-
-    def test_08_no_linux(self):
-        self.cluster["nodes"] = [node("w", operatingSystem="windows")]
-        self.assert_named("nodes", "none of 1 runs Linux")
-
-    def test_09_pod_security(self):
-        self.cluster["namespace"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "restricted"
-        self.assert_named("pod_security", 'enforces "restricted"')
+    def test_one_cause_in_the_report_of_a_node(self):
+        pod = report()["pods"][0]
+        for changes, name, words, *status in (
+                ({"installed": False}, "cni_chain", ["n2"]), ({"cgroup2": False}, "cgroup_v2", ["n2"]),
+                ({"rdma_mode": "exclusive"}, "rdma_mode", ["exclusive", "n2"], "warn"),
+                ({"nri": "off", "memlock_bytes": 65536}, "memlock", ["n2 (64 KiB)"], "warn"),
+                ({"rnics": {"active": 0, "inactive": 0, "missing": 2}}, "rnics", ["n2 (2)"], "warn"),
+                ({"pods": [{**pod, "redirect": "missing"}]}, "redirects", ["shop/web-0"]),
+                ({"pods": [{**pod, "option_program": "missing"}]}, "option_program", ["shop/web-0"])):
+            with self.subTest(name):
+                self.cluster["reports"] = [config_map(report("n1")), config_map(report("n2", **changes))]
+                self.assert_named(name, *words, status=status[0] if status else "fail")
 
     def test_10_not_installed(self):
         for key in ("daemonsets", "deployments", "webhooks", "reports"):
             self.cluster[key] = []
         self.assert_named("installed", "not in this cluster")
         self.assertEqual(self.ctl("check", "--pre").returncode, 0)
-
-    def test_11_two_installations(self):
-        self.cluster["daemonsets"].append(workload("f-node-default", "node", "other",
-                                                   status={"desiredNumberScheduled": 1, "numberReady": 1}))
-        self.assert_named("installed", "more than once", "fairlead-system", "other")
-
-    def test_12_daemonset_is_not_ready(self):
-        self.cluster["daemonsets"][0]["status"] = {"desiredNumberScheduled": 3, "numberReady": 1}
-        self.assert_named("daemonset", "1 of 3 nodes ready")
-
-    def test_13_daemonset_selects_nothing(self):
-        self.cluster["daemonsets"][0]["status"] = {"desiredNumberScheduled": 0, "numberReady": 0}
-        self.assert_named("daemonset", "selects no node", status="warn")
-
-    def test_14_no_daemonset(self):
-        self.cluster["daemonsets"] = []
-        self.assert_named("daemonset", "there is none")
 
     def test_15_injector_is_down(self):
         self.cluster["deployments"][0]["status"] = {}
@@ -421,10 +421,6 @@ class Clusters(ClusterTest):
         client["caBundle"] = ""
         self.assert_named("webhook_ca", "has no caBundle")
 
-    def test_18_webhook_is_not_reached(self):
-        self.cluster["injects"] = False
-        self.assert_named("injection", "does not reach the webhook")
-
     def test_19_quota_and_other_rules_of_the_namespace(self):
         for code, words in ((403, 'pods "x" is forbidden: exceeded quota: small'),
                             (403, 'pods "x" is forbidden: failed quota: small: must specify limits.cpu for: fairlead-proxy'),
@@ -440,39 +436,9 @@ class Clusters(ClusterTest):
         self.cluster["dry_run"] = (403, {"message": words})
         self.assert_named("injection", "not checked", "cannot create", status="warn")
 
-    def test_20_two_versions(self):
-        self.cluster["daemonsets"][0]["metadata"]["labels"]["app.kubernetes.io/version"] = "0.0.9"
-        self.assert_named("versions", "fairlead-node-default 0.0.9", "fairlead-injector 0.1.0", status="warn")
-
-    def assert_report_named(self, name, *words, status="fail", **changes):
-        self.cluster["reports"] = [config_map(report("n1")), config_map(report("n2", **changes))]
-        self.assert_named(name, *words, status=status)
-
-    def test_21_cni_chain(self):
-        self.assert_report_named("cni_chain", "n2", installed=False)
-
-    def test_22_no_cgroup_v2(self):
-        self.assert_report_named("cgroup_v2", "n2", cgroup2=False)
-
-    def test_23_exclusive_mode(self):
-        self.assert_report_named("rdma_mode", "exclusive", "n2", status="warn", rdma_mode="exclusive")
-
-    def test_24_nri_and_memlock(self):
+    def test_24_runtime_that_does_not_connect(self):
         self.cluster["reports"] = [config_map(report(nri="not_connected"))]
         self.assert_named("nri", "n1", status="warn", others=("memlock",))
-        self.assert_report_named("memlock", "n2 (64 KiB)", status="warn", nri="off", memlock_bytes=65536)
-
-    def test_25_rnics(self):
-        self.assert_report_named("rnics", "n2 (2)", status="warn", rnics={"active": 0, "inactive": 0, "missing": 2})
-
-    def test_26_redirects(self):
-        pod = copy.deepcopy(report()["pods"][0])
-        self.assert_report_named("redirects", "shop/web-0", pods=[{**pod, "redirect": "missing"}])
-        self.assert_report_named("option_program", "shop/web-0", pods=[{**pod, "option_program": "missing"}])
-
-    def test_27_no_reports(self):
-        self.cluster["reports"] = []
-        self.assert_named("agents", "no agent has written a report", status="warn")
 
     def test_28_reports_that_are_none(self):
         for text in ("", "[]", "{", "[" * 99, '{"node": 5, "pods": {"a": 1}, "rnics": "x"}'):

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 sys.path.insert(1, str(Path(__file__).parents[2] / "scripts"))
 
 import go_programs  # pylint: disable=wrong-import-position
@@ -24,3 +26,10 @@ def template(helm, *arguments, kubernetes="1.36.0", chart=CHART):
                            "--kube-version", kubernetes, *SETTINGS, *arguments],
                           capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout, done.stderr
+
+
+def render(helm, *arguments, **how):
+    """The objects of the chart."""
+    code, text, error = template(helm, *arguments, **how)
+    assert code == 0, error
+    return [thing for thing in yaml.safe_load_all(text) if thing]

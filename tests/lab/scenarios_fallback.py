@@ -10,7 +10,6 @@ from scenario import scenario
 
 DECLINED_BY_PEER = 0x05000000
 NO_UEID_MATCH = 0x03030000
-PEER_NO_OPTION = 0x03010000
 
 
 NO_RNIC = {"devices": {"shm": {"enabled": False}, "verbs": {"enabled": False}}}
