@@ -53,6 +53,13 @@ def flood(device):
 
 
 class Hostile(brokered.BrokerTest):
+    def enrolled(self, *peers):
+        """A device in a pod of its own for each peer id."""
+        devices = [self.device(self.wired_pod(plugin.IN)) for _ in peers]
+        for device, peer in zip(devices, peers):
+            self.assertEqual(device.enroll(peer)[0], WELCOME)
+        return devices
+
     def test_pod_that_ends_is_let_go(self):
         pod = self.wired_pod(plugin.IN)
         self.wait_node(1, "fairlead_node_broker_pods", state="open")
@@ -110,9 +117,7 @@ class Hostile(brokered.BrokerTest):
         self.assertIsNone(device.enroll(b"B" * 8))
 
     def test_buffers_of_others_cannot_be_named(self):
-        one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(2)]
-        self.assertEqual(one.enroll(b"one00000")[0], WELCOME)
-        self.assertEqual(two.enroll(b"two00000")[0], WELCOME)
+        one, two = self.enrolled(b"one00000", b"two00000")
         theirs = one.wait_blank()
         for kind in (TAKE, GRANT, FREE):
             thief = self.device(self.wired_pod(plugin.IN))
@@ -128,9 +133,7 @@ class Hostile(brokered.BrokerTest):
         self.assertIsNone(one.hear())
 
     def test_a_buffer_reaches_its_peer_and_its_memory_is_bounded(self):
-        one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(2)]
-        self.assertEqual(one.enroll(b"one00000")[0], WELCOME)
-        self.assertEqual(two.enroll(b"two00000")[0], WELCOME)
+        one, two = self.enrolled(b"one00000", b"two00000")
         blank = one.wait_blank()
         seals = fcntl.fcntl(blank.descriptors[0], fcntl.F_GET_SEALS)
         self.assertEqual(seals, fcntl.F_SEAL_SHRINK)
@@ -196,9 +199,7 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(caller.last.side, 0)
 
     def test_a_pair_gets_one_memory_and_bells_that_carry_nothing(self):
-        one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(2)]
-        self.assertEqual(one.enroll(b"one00000")[0], WELCOME)
-        self.assertEqual(two.enroll(b"two00000")[0], WELCOME)
+        one, two = self.enrolled(b"one00000", b"two00000")
         one.say(CONNECT, b"two00000")
         self.assertEqual(one.hear(), (CHANNEL, 0, b"two00000"))
         self.assertEqual(two.hear(), (CHANNEL, 0, b"one00000"))
@@ -256,9 +257,7 @@ class Hostile(brokered.BrokerTest):
     def test_watchers_of_its_socket_cost_the_pod_alone(self):
         """Each record to it wakes them all, which takes milliseconds."""
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-        hostile, one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(3)]
-        for device, peer in ((hostile, b"hostile0"), (one, b"one00000"), (two, b"two00000")):
-            self.assertEqual(device.enroll(peer)[0], WELCOME)
+        hostile, one, two = self.enrolled(b"hostile0", b"one00000", b"two00000")
         pause = threading.Event()
         with watchers(hostile.link, 200), flood(hostile) as answers:
             harness.wait_until(lambda: len(answers) > 2, "the flood to begin", 30)
@@ -328,9 +327,7 @@ class Hostile(brokered.BrokerTest):
         with open(f"/proc/{self.agent.pid}/limits", encoding="ascii") as limits:
             self.assertIn(" 2048 ", [line for line in limits if line.startswith("Max open files")][0])
         self.assertLess(len(os.listdir(f"/proc/{self.agent.pid}/fd")), 1024)
-        one, two = [self.device(self.wired_pod(plugin.IN)) for _ in range(2)]
-        self.assertEqual(one.enroll(b"one00000")[0], WELCOME)
-        self.assertEqual(two.enroll(b"two00000")[0], WELCOME)
+        one, two = self.enrolled(b"one00000", b"two00000")
         one.say(CONNECT, b"two00000")
         self.assertEqual(one.hear(), (CHANNEL, 0, b"two00000"))
         self.assertEqual(two.hear(), (CHANNEL, 0, b"one00000"))
@@ -368,8 +365,7 @@ class Hostile(brokered.BrokerTest):
         self.assertEqual(unread, 128)
 
     def test_a_full_ring_is_told_when_there_is_room(self):
-        device = self.device(self.wired_pod(plugin.IN))
-        self.assertEqual(device.enroll(b"full0000")[0], WELCOME)
+        (device,) = self.enrolled(b"full0000")
         blank = device.wait_blank()
         device.say(TAKE, number=blank.number)
         device.ring[128:136] = struct.pack("=Q", 1)

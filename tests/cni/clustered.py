@@ -133,6 +133,11 @@ class ClusterTest(PluginTest):
         self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
         return agent
 
+    def report(self):
+        """The last one of the node, or nothing."""
+        with self.api.lock:
+            return json.loads(self.api.reports[-1][1]["data"]["status.json"]) if self.api.reports else {}
+
     def wait(self, condition, what):
         wait_until(condition, what, SECONDS_MAX)
 

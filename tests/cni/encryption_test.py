@@ -86,7 +86,7 @@ class Encryption(PluginTest):
         (self.run_dir / "net.d").mkdir()
         log = self.run_dir / "agent.log"
         with open(log, "wb") as output, self.node.namespace():
-            agent = self.spawn(with_rights_of_the_chart(
+            self.spawn(with_rights_of_the_chart(
                 NODE, "run", "--conf-dir", self.run_dir / "net.d", "--bin-dir", self.run_dir / "bin", "--run-dir",
                 self.run_dir, "--plugin", PLUGIN, "--check-interval", "0.5"), stdout=output, stderr=output)
         wait_until(lambda: " node event=ready" in log.read_text(), "the agent", SECONDS_MAX)

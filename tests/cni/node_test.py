@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from plugin import IN, PLUGIN, PluginTest, main, seconds, wait_until
+from plugin import PLUGIN, PluginTest, main, seconds, wait_until
 from slow_clients import assert_probes_are_answered
 
 NODE = Path(os.environ.get("FAIRLEAD_NODE", PLUGIN.with_name("fairlead-node")))
@@ -243,21 +243,25 @@ class Multus(Node):
             self.assertEqual(len(list(self.conf.iterdir())), 2)
 
 
-class Agent(Node, PluginTest):
+class AgentTest(Node, PluginTest):
     def setUp(self):
         Node.setUp(self)
         # One folder for both; install or PluginTest created it.
         PluginTest.setUp(self)
         self.log = self.folder.with_name(self.folder.name + ".log")
+        self.log.touch()
         self.addCleanup(self.log.unlink, missing_ok=True)
 
-    def start_agent(self):
+    def start_agent(self, *words):
         with open(self.log, "wb") as log:
             agent = self.spawn([NODE, "run", *self.places(), "--plugin", self.plugin, "--listen",
-                                      "127.0.0.1:0"], stdout=log, stderr=log)
-        wait_until(lambda: " node event=ready" in self.log.read_text(), "the agent", SECONDS_MAX)
+                                "127.0.0.1:0", *words], stdout=log, stderr=log)
+        self.see(" node event=ready")
         self.address = re.search(r"event=listening address=(\S+)", self.log.read_text()).group(1)
         return agent
+
+    def see(self, words):
+        wait_until(lambda: words in self.log.read_text(), words, SECONDS_MAX)
 
     def get(self, path):
         try:
@@ -267,6 +271,8 @@ class Agent(Node, PluginTest):
             with error:
                 return error.code, error.read().decode()
 
+
+class Agent(AgentTest):
     def test_answers_probes_beside_slow_clients(self):
         self.start_agent()
         host, port = self.address.rsplit(":", 1)
@@ -274,8 +280,7 @@ class Agent(Node, PluginTest):
                                    lambda: self.assertEqual(self.get("/livez")[0], 200),
                                    b"GET /livez HTTP/1.1\r\nX-Slow: ")
         self.assertNotIn('fairlead_node_http_refused_total{reason="crowded"} 0\n', self.get("/metrics")[1])
-        wait_until(lambda: " http event=refused reason=crowded source=127.0.0.1 " in self.log.read_text(),
-                   "the line", SECONDS_MAX)
+        self.see(" http event=refused reason=crowded source=127.0.0.1 ")
 
     def test_serves_nothing_but_probes_and_metrics(self):
         self.start_agent()
@@ -307,7 +312,7 @@ class Agent(Node, PluginTest):
         self.start_agent()
         pod = self.pod()
         self.add(pod)
-        wait_until(lambda: '"event":"added"' in self.log.read_text(), "the line", SECONDS_MAX)
+        self.see('"event":"added"')
         line = 'fairlead_node_cni_events_total{command="ADD",event="added"} 1'
         wait_until(lambda: line in self.get("/metrics")[1], "the count", SECONDS_MAX)
         text = self.get("/metrics")[1]

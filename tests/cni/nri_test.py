@@ -6,13 +6,12 @@ import resource
 import subprocess
 import tempfile
 import unittest
-import urllib.request
 from pathlib import Path
 
 import node_test
 from node_test import NODE, SECONDS_MAX
 from nri_runtime import ARGS, Runtime, container_message, device_message, encode, pod_message
-from plugin import IN, PluginTest, cgroup_root, main, seconds, wait_until
+from plugin import IN, cgroup_root, main, seconds, wait_until
 
 UNLIMITED = 2 ** 64 - 1
 MEMLOCK = "RLIMIT_MEMLOCK"
@@ -34,16 +33,12 @@ def memlock_expected(wanted):
     return [(MEMLOCK, wanted, wanted)] if wanted <= hard else []
 
 
-class NriTest(node_test.Node, PluginTest):
+class NriTest(node_test.AgentTest):
     """An agent with two RNICs, mlx5_0 and mlx5_1, of which the first is the PNET's."""
     PNET = '{"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}'
 
     def setUp(self):
-        node_test.Node.setUp(self)
-        PluginTest.setUp(self)  # its folder is that of the agent, too
-        self.log = self.folder.with_name(self.folder.name + ".log")
-        self.log.touch()
-        self.addCleanup(self.log.unlink, missing_ok=True)
+        super().setUp()
         # A short path: the address of a Unix socket has at most 107 bytes.
         self.sockets = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="nri-")))
         self.socket = self.sockets / "nri.sock"
@@ -62,20 +57,7 @@ class NriTest(node_test.Node, PluginTest):
         return context.__enter__()
 
     def start_agent(self, *words):
-        with open(self.log, "wb") as log:
-            agent = self.spawn([NODE, "run", *self.places(), "--plugin", self.plugin, "--listen", "127.0.0.1:0",
-                                      "--nri-socket", self.socket, "--sysfs", self.sysfs, "--settings", self.PNET,
-                                      *words], stdout=log, stderr=log)
-        self.see("node event=ready")
-        self.address = self.log.read_text().split("event=listening address=", 1)[1].split()[0]
-        return agent
-
-    def see(self, words):
-        wait_until(lambda: words in self.log.read_text(), words, SECONDS_MAX)
-
-    def get(self, path):
-        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=seconds(SECONDS_MAX)) as answer:
-            return answer.status, answer.read().decode()
+        return super().start_agent("--nri-socket", self.socket, "--sysfs", self.sysfs, "--settings", self.PNET, *words)
 
     def runtime(self):
         made = Runtime(self.socket, seconds(SECONDS_MAX))

@@ -68,10 +68,6 @@ class Repair(ClusterTest):
     OWN = ("--report-status", "--report-interval", "0.2", "--report-namespace", "fl",
            "--check-interval", "0.2", "--cgroup-root", "/sys/fs/cgroup")
 
-    def report(self):
-        with self.api.lock:
-            return json.loads(self.api.reports[-1][1]["data"]["status.json"]) if self.api.reports else None
-
     ANSWERS = {"/stats?format=json": {"total": {"connections": {"outbound": {"smcr": {"total": 5}, "tcp": {"total": 2}},
                                                                 "inbound": {"smcr": {"total": 1}, "tcp": {"total": 0}}},
                                                 "links": {"active": 3}}},
@@ -88,7 +84,7 @@ class Repair(ClusterTest):
         self.sidecar(liar, {path: 300_000 for path in self.ANSWERS})
         self.start_agent(*self.OWN)
         # The first report may precede the first check of the pods.
-        self.wait(lambda: len((self.report() or {"pods": ""})["pods"]) == 4, "the report")
+        self.wait(lambda: len(self.report().get("pods", ())) == 4, "the report")
         query, applied = self.api.reports[-1]
         self.assertEqual(query, {})
         self.assertNotIn("ownerReferences", applied["metadata"])  # the token names no node
@@ -146,7 +142,7 @@ class Repair(ClusterTest):
         self.add(pod, env={"CNI_ARGS": "K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_UID=u-0"})
         self.sidecar(pod, self.ANSWERS)
         self.start_agent(*self.OWN)
-        self.wait(lambda: any(line["answers"] for line in (self.report() or {"pods": ""})["pods"]), "the report")
+        self.wait(lambda: any(line["answers"] for line in self.report().get("pods", ())), "the report")
         self.assertEqual(self.api.events, [])
 
     def test_reports_nothing_without_a_namespace(self):

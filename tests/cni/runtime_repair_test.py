@@ -1,6 +1,5 @@
 """Goal: pods that started before the plugin was installed get the same setup as by ADD, and the agent asks the API
 server for no pod. Method: clustered.py, and a container runtime that creates no containers (nri_runtime.py)."""
-import json
 import os
 import shutil
 import subprocess
@@ -57,10 +56,6 @@ class RuntimeRepair(ClusterTest):
     def wait_rounds(self, count):
         wanted = self.rounds() + count + 1
         self.wait(lambda: self.rounds() >= wanted, "the next look")
-
-    def report(self):
-        with self.api.lock:
-            return json.loads(self.api.reports[-1][1]["data"]["status.json"]) if self.api.reports else {}
 
     def wait_event(self, *events):
         self.wait(lambda: sorted(self.api.reasons()) == sorted(events), f"the events {events}")
