@@ -39,6 +39,13 @@ def why_not():
     return find_programs()[1]
 
 
+def skip_if(why):
+    """Ends the program if there is a reason why it cannot run here."""
+    if why:
+        print(f"skipped: {why}")
+        sys.exit(77)
+
+
 class ApiServerTest(unittest.TestCase):
     """One API server, `api`, with `namespaces` for all tests of a class."""
     namespaces = ()

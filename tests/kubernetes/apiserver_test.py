@@ -16,8 +16,6 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import yaml
-
 import apiserver
 import helm
 
@@ -96,11 +94,8 @@ class InCluster(unittest.TestCase):
 
     def render(self, *arguments):
         """Objects of the installation, and those that run before a deletion."""
-        code, text, error = helm.template(HELM, *arguments)
-        self.assertEqual(code, 0, error)
-        objects = [thing for thing in yaml.safe_load_all(text) if thing]
         hooks = {"": [], "pre-delete": [], "test": []}
-        for thing in objects:
+        for thing in helm.render(HELM, *arguments):
             if thing["apiVersion"].split("/")[0] not in ("monitoring.coreos.com", "cert-manager.io"):
                 hooks[thing["metadata"].get("annotations", {}).get("helm.sh/hook", "")].append(thing)
         return hooks[""], hooks["pre-delete"]
@@ -412,8 +407,5 @@ class InCluster(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    why = WHY_NOT or WHY_NO_HELM
-    if why:
-        print(f"skipped: {why}")
-        sys.exit(77)
+    apiserver.skip_if(WHY_NOT or WHY_NO_HELM)
     unittest.main(verbosity=1)

@@ -13,8 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-import yaml
-
 import apiserver
 import helm
 import pod_mutations
@@ -49,21 +47,25 @@ FREE_IN_POD = {
 FORBIDDEN_IN_POD = {"hostPID", "hostIPC", "hostNetwork", "shareProcessNamespace"}
 
 
-class SidecarPolicy(apiserver.ApiServerTest):
+class PolicyTest(apiserver.ApiServerTest):
     namespaces = ("fairlead-system", "plain")
 
     @classmethod
+    def apply_policy(cls, settings):
+        for thing in helm.render(HELM, "--set", settings):
+            if "-fairlead-rnic" in thing["metadata"]["name"]:
+                cls.api.apply(thing, "")
+        cls.api.wait_for_policies()
+
+
+class SidecarPolicy(PolicyTest):
+    @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        code, text, error = helm.template(HELM, "--set", "injector.mode=manual,node.rnicEnv={TZ},node.rnicImages={registry.example/second:1}", "--set",
-                                          "proxy.env[0].name=FAIRLEAD_SMC_UEIDS,proxy.env[0].value=SHOP")
-        assert code == 0, error
-        for thing in yaml.safe_load_all(text):
-            if thing and "-fairlead-rnic" in thing["metadata"]["name"]:
-                cls.api.apply(thing, "")
+        cls.apply_policy("injector.mode=manual,node.rnicEnv={TZ},node.rnicImages={registry.example/second:1},"
+                         "proxy.env[0].name=FAIRLEAD_SMC_UEIDS,proxy.env[0].value=SHOP")
         cls.connection = http.client.HTTPSConnection("127.0.0.1", cls.api.port, timeout=60, context=cls.api.context)
         cls.addClassCleanup(cls.connection.close)
-        cls.api.wait_for_policies()
 
     @classmethod
     def post(cls, pod, path="/api/v1/namespaces/plain/pods?dryRun=All"):
@@ -214,18 +216,15 @@ class SidecarPolicy(apiserver.ApiServerTest):
         unmark = {"metadata": {"annotations": {"fairlead.io/status": None}}}
         renounce = {"metadata": {"annotations": {"fairlead.io/rnic-access": "none"}}}
         evil = {"spec": {"initContainers": [{"name": "fairlead-proxy", "image": "evil.example/x:1"}]}}
+        demand = {"metadata": {"annotations": {"fairlead.io/rnic-access": None}}}
         for part in ("", "/status"):
-            for body in (unmark, renounce, {**unmark, **evil}, {**renounce, **evil}):
-                status, reply, _ = patch("good", body, part)
+            for name, body in (*(("good", body) for body in (unmark, renounce, {**unmark, **evil}, {**renounce, **evil})),
+                               ("unmarked", mark), ("none", demand)):
+                status, reply, _ = patch(name, body, part)
                 self.assertEqual(status, 403, (part, body, reply))
-            status, reply, _ = patch("unmarked", mark, part)
-            self.assertEqual(status, 403, (part, reply))
-            status, reply, _ = patch("none", {"metadata": {"annotations": {"fairlead.io/rnic-access": None}}}, part)
-            self.assertEqual(status, 403, (part, reply))
-        status, reply, _ = patch("good", {"spec": {"initContainers": [{"name": "fairlead-proxy", "image": "evil.example/x:1"}]}})
-        self.assertEqual(status, 403, reply)
-        status, reply, _ = patch("good", {"metadata": {"annotations": {"devices.nri.io/container.fairlead-proxy": "x"}}})
-        self.assertEqual(status, 403, reply)
+        for body in (evil, {"metadata": {"annotations": {"devices.nri.io/container.fairlead-proxy": "x"}}}):
+            status, reply, _ = patch("good", body)
+            self.assertEqual(status, 403, reply)
         debug = {"name": "debug", "image": "debug"}
         for container, code in (({**debug, "targetContainerName": "fairlead-proxy"}, 403), ({**debug, "targetContainerName": "app"}, 200)):
             status, reply, _ = patch("good", {"spec": {"ephemeralContainers": [container]}}, "/ephemeralcontainers")
@@ -335,19 +334,13 @@ class SidecarPolicy(apiserver.ApiServerTest):
         self.assertGreater(self.counts[403], 0)
 
 
-class LocalhostProfile(apiserver.ApiServerTest):
+class LocalhostProfile(PolicyTest):
     """The chart with proxy.seccompProfile Localhost: this profile, and no other."""
-    namespaces = ("fairlead-system", "plain")
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        code, text, error = helm.template(HELM, "--set", "injector.mode=manual,proxy.seccompProfile=Localhost")
-        assert code == 0, error
-        for thing in yaml.safe_load_all(text):
-            if thing and "-fairlead-rnic" in thing["metadata"]["name"]:
-                cls.api.apply(thing, "")
-        cls.api.wait_for_policies()
+        cls.apply_policy("injector.mode=manual,proxy.seccompProfile=Localhost")
 
     def test_only_the_installed_profile_passes(self):
         ours = {"type": "Localhost", "localhostProfile": "fairlead/fairlead-proxy.json"}
@@ -364,8 +357,5 @@ class LocalhostProfile(apiserver.ApiServerTest):
 
 
 if __name__ == "__main__":
-    why = WHY_NOT or WHY_NO_HELM
-    if why:
-        print(f"skipped: {why}")
-        sys.exit(77)
+    apiserver.skip_if(WHY_NOT or WHY_NO_HELM)
     main()
