@@ -99,15 +99,6 @@ TEST_F(AdmissionTest, AClientHasInHandNoMoreThanAreFree) {
   EXPECT_TRUE(admission.begin_handshake(address("192.0.2.5:1")));
 }
 
-TEST_F(AdmissionTest, TheShareOfAClientReturnsWithItsHandshakes) {
-  Admission admission({.handshakes_max = 2}, budget, stats, clock, lines);
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_TRUE(admission.begin_handshake(kClient)) << i;
-    EXPECT_FALSE(admission.begin_handshake(kClient)) << i;
-    admission.end_handshake(kClient);
-  }
-}
-
 TEST_F(AdmissionTest, PortsOfAClientAndAddressesOfAnIpv6BlockShare) {
   Admission admission({.handshakes_max = 8}, budget, stats, clock, lines);
   EXPECT_EQ(take_all(admission, address("[2001:db8::1]:1")), 4);

@@ -3,8 +3,6 @@
 
 #include "relay/group/buffer_slabs.h"
 
-#include <gtest/gtest.h>
-
 #include <vector>
 
 #include "fake_device.h"
@@ -42,10 +40,9 @@ class BufferSlabsTest : public testing::Test {
   }
   void expect_refused(const BufferSizes& sizes, const char* what, Errc code = Errc::kExhausted) {
     const std::size_t buffers = one.buffers.size();
-    const Result<smc::ElementId> element = slabs.take(sizes);
-    ASSERT_FALSE(element);
-    EXPECT_EQ(element.error().code, code);
-    EXPECT_STREQ(element.error().what, what);
+    const Error element = error_of(slabs.take(sizes));
+    EXPECT_EQ(element.code, code);
+    EXPECT_STREQ(element.what, what);
     EXPECT_EQ(one.buffers.size(), buffers);
   }
   // So much is left for rings.

@@ -3,8 +3,6 @@
 
 #include "relay/group/device_slot.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -95,9 +93,7 @@ class DeviceSlotTest : public GroupFixture {
   }
   std::size_t lines_of_faults(std::size_t count, std::string* lines = nullptr) {
     device->faults.resize(count, {PeerId{{7}}, Error{Errc::kMalformed, "a wrong record"}});
-    testing::internal::CaptureStderr();
-    slot->poll(clock.at);
-    const std::string written = testing::internal::GetCapturedStderr();
+    const std::string written = line_of([&] { slot->poll(clock.at); });
     if (lines != nullptr) *lines = written;
     return static_cast<std::size_t>(std::count(written.begin(), written.end(), '\n'));
   }
@@ -111,6 +107,11 @@ class DeviceSlotTest : public GroupFixture {
   std::unique_ptr<DeviceSlot> slot;  // outlives the groups
   PeerTable groups;
   Group* in_table = nullptr;
+};
+
+class DeviceSlotWithGroup : public DeviceSlotTest {
+ protected:
+  void SetUp() override { create_with_group(); }
 };
 
 TEST_F(DeviceSlotTest, GroupsFindTheDeviceAndWhereItLeads) {
@@ -132,9 +133,7 @@ TEST_F(DeviceSlotTest, WhereGroupsHaveTheirOwnPoolsTheOneOfTheTrialGoes) {
 TEST_F(DeviceSlotTest, ATrialIsForAPoolThatHasGrown) {
   const std::size_t needed = kPoolOfGroup.entries * rdma::kMessageBytesMax;
   ASSERT_TRUE(budget.take(MemoryUse::kConnections, budget.left_bytes() - needed + 1));
-  const Result<void> refused = try_create();
-  ASSERT_FALSE(refused);
-  EXPECT_STREQ(refused.error().what, kBudgetSpent);
+  EXPECT_STREQ(error_of(try_create()).what, kBudgetSpent);
 }
 
 TEST_F(DeviceSlotTest, AllGroupsShareAPoolWhereDomainsAreNoBorder) {
@@ -151,117 +150,81 @@ TEST_F(DeviceSlotTest, AllGroupsShareAPoolWhereDomainsAreNoBorder) {
 
 TEST_F(DeviceSlotTest, ADeviceWithoutADomainIsOfNoUse) {
   device->domain_error = kNoMemory;
-  const Result<void> refused = try_create();
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error(), kNoMemory);
+  EXPECT_EQ(error_of(try_create()), kNoMemory);
 }
 
 TEST_F(DeviceSlotTest, ADeviceOnWhichNoGroupCouldReceiveIsOfNoUse) {
   device->buffer_error = kNoMemory;
-  const Result<void> refused = try_create();
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error(), kNoMemory);
+  EXPECT_EQ(error_of(try_create()), kNoMemory);
   EXPECT_EQ(budget.left_bytes(), budget.limit_bytes());
 }
 
-TEST_F(DeviceSlotTest, OneUsablePortMakesADeviceActive) {
+TEST_F(DeviceSlotTest, ADeviceIsUsedWhileOneOfItsPortsIsUsable) {
   create();
   device->port_list[0].state = rdma::PortState::kDown;
   EXPECT_TRUE(slot->active());
-  device->port_list[1].fault = rdma::PortFault::kNoGid;
-  EXPECT_FALSE(slot->active());
-}
-
-TEST_F(DeviceSlotTest, OnlyAUsablePortIsInTheNetwork) {
-  create();
   EXPECT_TRUE(slot->in_network());
+  EXPECT_EQ(slot->choose_port(place()).value().number, PortNumber{2});
   reachability->ours = false;
   EXPECT_FALSE(slot->in_network());
   reachability->ours = true;
-  for (rdma::Port& port : device->port_list) port.state = rdma::PortState::kDown;
-  EXPECT_FALSE(slot->in_network());
-}
-
-TEST_F(DeviceSlotTest, APortIsChosenFromThoseOfTheDevice) {
-  create();
-  device->port_list[0].state = rdma::PortState::kDown;
-  const auto port = slot->choose_port(place());
-  ASSERT_TRUE(port);
-  EXPECT_EQ(port->number, PortNumber{2});
-}
-
-TEST_F(DeviceSlotTest, OnlyADeviceThatIsUpIsWithheld) {
-  create();
   EXPECT_FALSE(slot->withheld(place()));
   reachability->encrypted = true;
   EXPECT_TRUE(slot->withheld(place()));
-  for (rdma::Port& port : device->port_list) port.state = rdma::PortState::kDown;
-  EXPECT_FALSE(slot->withheld(place()));
+  device->port_list[1].fault = rdma::PortFault::kNoGid;
+  EXPECT_FALSE(slot->active());
+  EXPECT_FALSE(slot->in_network());
+  EXPECT_FALSE(slot->withheld(place())) << "nothing is kept from anybody";
 }
 
 // What arrives.
 
-TEST_F(DeviceSlotTest, AMessageGoesToTheGroupOfItsQueuePairAndItsBufferIsPostedAgain) {
-  create_with_group();
+struct Arrival : Case {
+  void (*change)(rdma::Completion&);
+  unsigned heard;  // by the group
+  bool posted_again;
+  const char* group_end;
+};
+
+class DeviceSlotArrivals : public DeviceSlotWithGroup,
+                           public testing::WithParamInterface<Arrival> {};
+
+TEST_P(DeviceSlotArrivals, GoToTheirGroupAndTheirBuffersArePostedAgain) {
   const std::uint64_t before = stats.llc_received.get();
-  const rdma::Completion completion = arrived(wire::TestLink());
+  rdma::Completion completion = arrived(wire::TestLink());
+  GetParam().change(completion);
   EXPECT_FALSE(poll(completion));
-  EXPECT_EQ(stats.llc_received.get(), before + 1);
+  EXPECT_EQ(stats.llc_received.get(), before + GetParam().heard);
   EXPECT_EQ(stats.llc_rejected.get(), 0U);
-  EXPECT_EQ(posted_again(), std::vector{completion.id});
-  EXPECT_EQ(stats.link_failed.get(), 0U);
+  EXPECT_EQ(posted_again(), std::vector(GetParam().posted_again ? 1 : 0, completion.id));
+  EXPECT_EQ(end_of_group(), GetParam().group_end);
 }
 
-TEST_F(DeviceSlotTest, AMessageForNoLinkIsDroppedAndItsBufferPostedAgain) {
-  create_with_group();
-  const std::uint64_t before = stats.llc_received.get();
-  rdma::Completion completion = arrived(wire::TestLink());
-  completion.queue_pair = QpNumber{999};
-  EXPECT_FALSE(poll(completion));
-  EXPECT_EQ(stats.llc_received.get(), before);
-  EXPECT_EQ(posted_again(), std::vector{completion.id});
-}
+INSTANTIATE_TEST_SUITE_P(
+    Each, DeviceSlotArrivals,
+    testing::Values(
+        Arrival{"AMessage", [](rdma::Completion&) {}, 1, true, ""},
+        Arrival{"AMessageForNoLink", [](rdma::Completion& c) { c.queue_pair = QpNumber{999}; }, 0,
+                true, ""},
+        Arrival{"AMessageWhosePoolIsGone",
+                [](rdma::Completion& c) { c.id = rdma::WorkId{std::uint64_t{999} << 16U}; }, 0,
+                false, ""},
+        Arrival{"ABufferThatWasFlushed", [](rdma::Completion& c) { c.status = Status::kFlushed; },
+                0, true, "queue pair in error"}),
+    CaseName());
 
-TEST_F(DeviceSlotTest, AMessageWhosePoolIsGoneIsDropped) {
-  create_with_group();
-  const std::uint64_t before = stats.llc_received.get();
-  rdma::Completion completion = arrived(wire::TestLink());
-  completion.id = rdma::WorkId{std::uint64_t{999} << 16U};
-  EXPECT_FALSE(poll(completion));
-  EXPECT_EQ(stats.llc_received.get(), before);
-  EXPECT_TRUE(posted_again().empty());
-  EXPECT_EQ(stats.link_failed.get(), 0U);
-}
-
-TEST_F(DeviceSlotTest, ABufferThatWasFlushedHoldsNoMessage) {
-  create_with_group();
-  const std::uint64_t before = stats.llc_received.get();
-  const rdma::Completion completion = arrived(wire::TestLink(), Status::kFlushed);
-  EXPECT_FALSE(poll(completion));
-  EXPECT_EQ(stats.llc_received.get(), before);
-  EXPECT_EQ(posted_again(), std::vector{completion.id});
-  EXPECT_EQ(end_of_group(), "queue pair in error");
-}
-
-TEST_F(DeviceSlotTest, WhatIsSentIsReportedToItsGroup) {
-  create_with_group();
+TEST_F(DeviceSlotWithGroup, WhatIsSentIsReportedToItsGroup) {
   in_table->sender().flush(clock.at);
+  const auto before = in_table->sender().done_requests()[0];
   const rdma::WorkId last = first_queue_pair().posted.back().request.id;
-  ASSERT_NE(in_table->sender().done_requests()[0], static_cast<std::uint64_t>(last));
+  ASSERT_NE(before, static_cast<std::uint64_t>(last));
+  EXPECT_FALSE(poll(arrived(wire::TestLink())));
+  EXPECT_EQ(in_table->sender().done_requests()[0], before) << "what was received is no report";
   EXPECT_FALSE(poll(sent_with(Status::kSuccess, last)));
   EXPECT_EQ(in_table->sender().done_requests()[0], static_cast<std::uint64_t>(last));
 }
 
-TEST_F(DeviceSlotTest, WhatWasReceivedIsNoReportOfWhatWasSent) {
-  create_with_group();
-  in_table->sender().flush(clock.at);
-  const auto before = in_table->sender().done_requests()[0];
-  EXPECT_FALSE(poll(arrived(wire::TestLink())));
-  EXPECT_EQ(in_table->sender().done_requests()[0], before);
-}
-
-TEST_F(DeviceSlotTest, CompletionsOfNoLinkAreIgnored) {
-  create_with_group();
+TEST_F(DeviceSlotWithGroup, CompletionsOfNoLinkAreIgnored) {
   rdma::Completion completion = sent_with(Status::kRetryExceeded);
   completion.queue_pair = QpNumber{999};
   EXPECT_FALSE(poll(completion));
@@ -273,10 +236,10 @@ struct FailedSend : Case {
   const char* why;
 };
 
-class DeviceSlotFailures : public DeviceSlotTest, public testing::WithParamInterface<FailedSend> {};
+class DeviceSlotFailures : public DeviceSlotWithGroup,
+                           public testing::WithParamInterface<FailedSend> {};
 
 TEST_P(DeviceSlotFailures, ALinkFailsWithARequest) {
-  create_with_group();
   EXPECT_FALSE(poll(sent_with(GetParam().status)));
   EXPECT_EQ(stats.link_failed.get(), 1U);
   EXPECT_EQ(stats.link_refused.get(), GetParam().status == Status::kRemoteAccessError ? 1U : 0U);
@@ -301,8 +264,7 @@ TEST_F(DeviceSlotTest, ATurnTakesInOnlySoMuch) {
 }
 
 // A device in need would otherwise be without buffers until the end of the turn.
-TEST_F(DeviceSlotTest, BuffersArePostedAgainInTheMiddleOfATurn) {
-  create_with_group();
+TEST_F(DeviceSlotWithGroup, BuffersArePostedAgainInTheMiddleOfATurn) {
   const rdma::Completion message = arrived(wire::TestLink());
   device->completions.assign(kCompletionsPerPoll, sent_with(Status::kSuccess));
   device->completions[0] = message;
@@ -312,22 +274,18 @@ TEST_F(DeviceSlotTest, BuffersArePostedAgainInTheMiddleOfATurn) {
   EXPECT_EQ(receive_queue().batches, (std::vector<std::size_t>{1, 1}));
 }
 
-TEST_F(DeviceSlotTest, BuffersThatCannotBePostedAgainAreToldOf) {
-  create_with_group();
+TEST_F(DeviceSlotWithGroup, BuffersThatCannotBePostedAgainAreToldOf) {
   receive_queue().post_error = kNoMemory;
-  testing::internal::CaptureStderr();
-  EXPECT_FALSE(poll(arrived(wire::TestLink())));
-  const std::string line = testing::internal::GetCapturedStderr();
+  const std::string line = line_of([&] { EXPECT_FALSE(poll(arrived(wire::TestLink()))); });
   EXPECT_NE(line.find("event=receives_lost device=rnic"), std::string::npos) << line;
   EXPECT_NE(line.find(kNoMemory.what), std::string::npos) << line;
-  testing::internal::CaptureStderr();
-  for (unsigned i = 0; i < 2 * kFaultLines; ++i) slot->poll(clock.at);
-  const std::string lines = testing::internal::GetCapturedStderr();
+  const std::string lines = line_of([&] {
+    for (unsigned i = 0; i < 2 * kFaultLines; ++i) slot->poll(clock.at);
+  });
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), kFaultLines - 1);
 }
 
-TEST_F(DeviceSlotTest, AReceiveLimitIsArmedAgain) {
-  create_with_group();
+TEST_F(DeviceSlotWithGroup, AReceiveLimitIsArmedAgain) {
   receive_queue().limit = 0;
   poll(Event::Kind::kReceiveLimit);
   EXPECT_EQ(stats.receive_limit_events.get(), 1U);
@@ -335,8 +293,7 @@ TEST_F(DeviceSlotTest, AReceiveLimitIsArmedAgain) {
   EXPECT_NE(receive_queue().limit, 0U);
 }
 
-TEST_F(DeviceSlotTest, ALinkFailsWithThePeersQueuePair) {
-  create_with_group();
+TEST_F(DeviceSlotWithGroup, ALinkFailsWithThePeersQueuePair) {
   poll(Event::Kind::kQueuePairFatal, {}, QpNumber{999});
   EXPECT_TRUE(in_table->protocol().usable());
   poll(Event::Kind::kQueuePairFatal, {}, first_queue_pair().number());
@@ -344,8 +301,7 @@ TEST_F(DeviceSlotTest, ALinkFailsWithThePeersQueuePair) {
   EXPECT_EQ(stats.link_refused.get(), 0U);
 }
 
-TEST_F(DeviceSlotTest, ALinkIsRefusedWithAQueuePairInError) {
-  create_with_group();
+TEST_F(DeviceSlotWithGroup, ALinkIsRefusedWithAQueuePairInError) {
   poll(Event::Kind::kQueuePairError, {}, QpNumber{999});
   EXPECT_TRUE(in_table->protocol().usable());
   poll(Event::Kind::kQueuePairError, {}, first_queue_pair().number());
@@ -355,14 +311,12 @@ TEST_F(DeviceSlotTest, ALinkIsRefusedWithAQueuePairInError) {
   EXPECT_EQ(stats.link_refused.get(), 1U);
 }
 
-TEST_F(DeviceSlotTest, ALinkIsRefusedWithAMessageThatDoesNotFit) {
-  create_with_group();
+TEST_F(DeviceSlotWithGroup, ALinkIsRefusedWithAMessageThatDoesNotFit) {
   EXPECT_FALSE(poll(arrived(wire::TestLink(), Status::kLocalError)));
   EXPECT_EQ(stats.link_refused.get(), 1U);
 }
 
-TEST_F(DeviceSlotTest, AllLinksOfAFailedDeviceFail) {
-  create_with_group();
+TEST_F(DeviceSlotWithGroup, AllLinksOfAFailedDeviceFail) {
   start.device = &one.link;
   shared.devices.push_back(&one.link);
   establish();
@@ -389,9 +343,7 @@ TEST_F(DeviceSlotTest, APeerThatIsLateIsNotAtFault) {
   create();
   for (const Errc code : {Errc::kTimedOut, Errc::kPeerGone}) {
     device->faults.push_back({PeerId{{7}}, Error{code, "memory of an announced buffer"}});
-    testing::internal::CaptureStderr();
-    slot->poll(clock.at);
-    const std::string line = testing::internal::GetCapturedStderr();
+    const std::string line = line_of([&] { slot->poll(clock.at); });
     EXPECT_NE(line.find("event=peer_late device=rnic"), std::string::npos) << line;
   }
   EXPECT_EQ(stats.peer_faults.get(), 0U);
@@ -408,34 +360,6 @@ TEST_F(DeviceSlotTest, PeersCannotFillTheLog) {
   EXPECT_EQ(lines_of_faults(1, &lines), 1U);
   EXPECT_NE(lines.find("left_out=6"), std::string::npos) << lines;
 }
-
-struct PortNews : Case {
-  Event::Kind kind;
-  const char* line;
-};
-
-class DeviceSlotPorts : public DeviceSlotTest, public testing::WithParamInterface<PortNews> {};
-
-TEST_P(DeviceSlotPorts, NewsOfAPortIsLogged) {
-  create();
-  testing::internal::CaptureStderr();
-  poll(GetParam().kind, PortNumber{2});
-  const std::string line = testing::internal::GetCapturedStderr();
-  EXPECT_NE(line.find(GetParam().line), std::string::npos) << line;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Each, DeviceSlotPorts,
-    testing::Values(PortNews{{"Down"},
-                             Event::Kind::kPortDown,
-                             " WARN relay.device event=port_down device=rnic port=2"},
-                    PortNews{{"Up"},
-                             Event::Kind::kPortUp,
-                             " INFO relay.device event=port_up device=rnic port=2"},
-                    PortNews{{"Gid"},
-                             Event::Kind::kGidChange,
-                             " INFO relay.device event=gid_change device=rnic port=2"}),
-    CaseName());
 
 class DeviceSlotOfTwoLinks : public DeviceSlotTest {
  protected:
@@ -454,17 +378,37 @@ class DeviceSlotOfTwoLinks : public DeviceSlotTest {
   bool link_offered() { return device->queue_pairs.size() == 2; }
 };
 
-TEST_F(DeviceSlotOfTwoLinks, APortThatComesUpIsForGroups) {
+struct PortNews : Case {
+  Event::Kind kind;
+  const char* line;
+  bool brings_link;
+};
+
+class DeviceSlotPorts : public DeviceSlotOfTwoLinks,
+                        public testing::WithParamInterface<PortNews> {};
+
+TEST_P(DeviceSlotPorts, NewsOfAPortIsLoggedAndForGroups) {
   create_with_group_that_lacks_a_link();
-  poll(Event::Kind::kPortUp, PortNumber{2});
-  EXPECT_TRUE(link_offered());
+  const std::string line = line_of([&] { poll(GetParam().kind, PortNumber{2}); });
+  EXPECT_NE(line.find(GetParam().line), std::string::npos) << line;
+  EXPECT_EQ(link_offered(), GetParam().brings_link);
 }
 
-TEST_F(DeviceSlotOfTwoLinks, AGidThatChangesMayMakeAPortUsable) {
-  create_with_group_that_lacks_a_link();
-  poll(Event::Kind::kGidChange, PortNumber{2});
-  EXPECT_TRUE(link_offered());
-}
+INSTANTIATE_TEST_SUITE_P(
+    Each, DeviceSlotPorts,
+    testing::Values(PortNews{{"Down"},
+                             Event::Kind::kPortDown,
+                             " WARN relay.device event=port_down device=rnic port=2",
+                             false},
+                    PortNews{{"Up"},
+                             Event::Kind::kPortUp,
+                             " INFO relay.device event=port_up device=rnic port=2",
+                             true},
+                    PortNews{{"Gid"},
+                             Event::Kind::kGidChange,
+                             " INFO relay.device event=gid_change device=rnic port=2",
+                             true}),
+    CaseName());
 
 TEST_F(DeviceSlotOfTwoLinks, APortThatGoesDownTakesItsLinks) {
   create();

@@ -2,7 +2,6 @@
 #include "relay/connection/dial_stage.h"
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
@@ -151,31 +150,21 @@ TEST_F(OutboundDialTest, AsksForSmc) {
   EXPECT_TRUE(stays());
 }
 
-TEST_F(OutboundDialTest, AsksForFramesWhereTheyAreConfigured) {
+TEST_F(OutboundDialTest, AsksForFramesWhereTheyAreConfiguredAndTcpIsAllowed) {
+  const auto announced = [this] {
+    close();
+    dial_out();
+    return network.announced;
+  };
   defer();
-  dial_out();
-  EXPECT_EQ(network.announced, Announced::kFrames);
-}
-
-TEST_F(OutboundDialTest, AsksForNoFramesWhereTcpIsDenied) {
-  defer();
-  config.fallback = config::FallbackPolicy::kDeny;
-  dial_out();
-  EXPECT_EQ(network.announced, Announced::kSmc);
-}
-
-TEST_F(OutboundDialTest, AsksForNoFramesWhereSmcIsRequired) {
-  defer();
-  config.smc.require = {{std::nullopt, {destination.port()}}};
-  dial_out();
-  EXPECT_EQ(network.announced, Announced::kSmc);
-}
-
-TEST_F(OutboundDialTest, ARuleForAnotherPortLeavesFramesAlone) {
-  defer();
+  EXPECT_EQ(announced(), Announced::kFrames);
   config.smc.require = {{std::nullopt, {81}}};
-  dial_out();
-  EXPECT_EQ(network.announced, Announced::kFrames);
+  EXPECT_EQ(announced(), Announced::kFrames) << "that rule is for another port";
+  config.smc.require = {{std::nullopt, {destination.port()}}};
+  EXPECT_EQ(announced(), Announced::kSmc);
+  config.smc.require.clear();
+  config.fallback = config::FallbackPolicy::kDeny;
+  EXPECT_EQ(announced(), Announced::kSmc);
 }
 
 TEST_F(OutboundDialTest, ShowsThePeerARedirectedClient) {
@@ -183,14 +172,6 @@ TEST_F(OutboundDialTest, ShowsThePeerARedirectedClient) {
   session->arrival = Arrival::kRedirected;
   begin<OutboundDial>();
   EXPECT_EQ(network.redirected_client, client);
-}
-
-TEST_F(OutboundDialTest, AnAnswerWithTheOptionLeadsToAHandshake) {
-  dial_out();
-  answer();
-  ASSERT_TRUE(next<OutboundHandshake>());
-  follow();
-  EXPECT_TRUE(take_written<wire::Proposal>(*net).v2);
 }
 
 TEST_F(OutboundDialTest, AnAnswerWithoutTheOptionLeadsToTcp) {
@@ -224,14 +205,6 @@ TEST_F(OutboundDialTest, AnAssumedPeerIsNotAsked) {
   EXPECT_TRUE(next<OutboundHandshake>());
 }
 
-TEST_F(OutboundDialTest, AnAnswerWithFramesLeadsToFrames) {
-  defer();
-  network.answered = Announced::kFrames;
-  dial_out();
-  answer();
-  EXPECT_TRUE(next<FramesStage>());
-}
-
 // Nothing can be earned there.
 TEST_F(OutboundDialTest, AnEncryptedPathIsDeclinedAlsoWhereFramesAreAnswered) {
   rnic.reachability->encrypted = true;
@@ -259,17 +232,6 @@ TEST_F(OutboundDialTest, FramesAreDeclinedWithoutMemoryForThem) {
   answer();
   expect_declined_next(R::kMemory);
   EXPECT_STREQ(tcp_result()->cause.detail, kBudgetSpent);
-}
-
-TEST_F(OutboundDialTest, IsRefusedWithoutMemoryForWhatHasCome) {
-  const FullPipe pipe;
-  open(Direction::kOutbound);
-  spend_all_memory();
-  begin<OutboundDial>();
-  network.dialled->fd = pipe.get();
-  answer();
-  EXPECT_EQ(end_why(), "memory.limit is spent");
-  EXPECT_EQ(stats.refused_memory.get(), 1U);
 }
 
 TEST_F(OutboundDialTest, StandsInLineBeforeItDials) {
@@ -370,6 +332,7 @@ TEST_P(PlainSynTest, LeadsToTcpBehindTheDial) {
   dial_in();
   EXPECT_EQ(network.dialled_to, destination);
   EXPECT_EQ(network.application_client, client);
+  EXPECT_EQ(stats.client_address[ClientAddress::kShown].get(), 1U);
   EXPECT_TRUE(stays());
   answer();
   EXPECT_EQ(reason(), GetParam().reason);
@@ -379,25 +342,15 @@ INSTANTIATE_TEST_SUITE_P(Each, PlainSynTest, testing::ValuesIn(InboundDialTest::
                          CaseName());
 
 // It is answered before the application is dialled, whatever the configuration says.
-TEST_F(InboundDialTest, ASynWithTheOptionLeadsToAHandshake) {
-  config.smc.enabled = false;
-  dial_in();
-  EXPECT_TRUE(next<InboundHandshake>());
-  EXPECT_EQ(network.dials, 0U);
-}
-
-TEST_F(InboundDialTest, ASynOfAnAssumedPeerLeadsToAHandshake) {
-  assume("192.0.2.0/24");
-  network.requested = Announced::kNothing;
-  dial_in();
-  EXPECT_TRUE(next<InboundHandshake>());
-  EXPECT_EQ(network.dials, 0U);
-}
-
-TEST_F(InboundDialTest, ASynWithFramesAwaitsTheFirst) {
-  network.requested = Announced::kFrames;
-  dial_in();
-  EXPECT_TRUE(next<InboundHandshake>());
+TEST_F(InboundDialTest, ASynWithTheOptionOrOfAnAssumedPeerLeadsToAHandshake) {
+  for (const Announced announced : {Announced::kSmc, Announced::kFrames, Announced::kNothing}) {
+    config.smc.enabled = announced != Announced::kSmc;
+    if (announced == Announced::kNothing) assume("192.0.2.0/24");
+    network.requested = announced;
+    dial_in();
+    EXPECT_TRUE(next<InboundHandshake>());
+    close();
+  }
   EXPECT_EQ(network.dials, 0U);
 }
 
@@ -406,26 +359,11 @@ TEST_F(InboundDialTest, FramesAreNotTakenWhereSmcIsRequired) {
   config.smc.require = {{std::nullopt, {destination.port()}}};
   network.requested = Announced::kFrames;
   dial_in();
-  ASSERT_TRUE(next<InboundHandshake>());
-  follow();
-  net->feed(std::string("\xfa\x1e\xad\x01\x01\0\0\x02hi", 10));
-  turn();
-  ASSERT_TRUE(next<InboundDial>());
-  follow();
+  follow_to<InboundHandshake>();
+  peer_says(std::string("\xfa\x1e\xad\x01\x01\0\0\x02hi", 10));
+  follow_to<InboundDial>();
   answer();
   EXPECT_EQ(reason(), R::kOptionStripped);
-}
-
-TEST_F(InboundDialTest, IsRefusedWithoutMemoryForWhatTheApplicationSent) {
-  const FullPipe pipe;
-  network.requested = Announced::kNothing;
-  open(Direction::kInbound);
-  spend_all_memory();
-  begin<InboundDial>();
-  network.dialled->fd = pipe.get();
-  answer();
-  EXPECT_EQ(end_why(), "memory.limit is spent");
-  EXPECT_EQ(stats.refused_memory.get(), 1U);
 }
 
 TEST_F(InboundDialTest, AnApplicationThatConnectsAtOnceNeedsNoEvent) {
@@ -433,12 +371,6 @@ TEST_F(InboundDialTest, AnApplicationThatConnectsAtOnceNeedsNoEvent) {
   network.connect_at_once = true;
   dial_in();
   EXPECT_EQ(reason(), R::kPeerNotInjected);
-}
-
-TEST_F(InboundDialTest, CountsWhetherTheApplicationSeesTheClient) {
-  network.requested = Announced::kNothing;
-  dial_in();
-  EXPECT_EQ(stats.client_address[ClientAddress::kShown].get(), 1U);
 }
 
 TEST_F(InboundDialTest, KeepsWhatAHandshakeHasDecided) {
@@ -480,8 +412,7 @@ TEST_F(FramesDialTest, TheFirstBytesWaitForAnApplicationThatIsFartherAway) {
   EXPECT_EQ(timers.next_deadline(), network.time + config.limits.dial_timeout);
   app->allow(100);
   answer();
-  ASSERT_TRUE(next<FramesStage>());
-  follow();
+  follow_to<FramesStage>();
   EXPECT_EQ(app->outgoing, "hi");
 }
 
@@ -509,8 +440,7 @@ TEST_F(FramesDialTest, AnApplicationThatDoesNotAnswerIsNotThere) {
 TEST_F(FramesDialTest, AResetMeanwhileDoesNotEndTheDial) {
   network.room_when_dialled = 0;
   dial_with(hi());
-  net->feed_reset();
-  turn();
+  reset_peer();
   EXPECT_TRUE(stays());
 }
 
@@ -524,21 +454,14 @@ class WaitingHandshakeTest : public DialTest {
   }
 };
 
-TEST_F(WaitingHandshakeTest, GoesOnWhenTheApplicationIsThere) {
-  answer();
-  EXPECT_TRUE(next<InboundHandshake>());
-}
-
 TEST_F(WaitingHandshakeTest, IsVoidWhenThePeerResets) {
-  net->feed_reset();
-  turn();
+  reset_peer();
   EXPECT_EQ(end_why(), "reset while dialling");
 }
 
 // Its end is no reset: what it has sent is still for the application.
 TEST_F(WaitingHandshakeTest, GoesOnWhenThePeerOnlyEnds) {
-  net->feed_end();
-  turn();
+  end_peer();
   EXPECT_TRUE(stays());
   answer();
   EXPECT_TRUE(next<InboundHandshake>());
@@ -548,8 +471,7 @@ TEST_F(WaitingHandshakeTest, GoesOnWhenThePeerOnlyEnds) {
 TEST_F(InboundDialTest, AResetWhileDiallingIsForTheApplication) {
   network.requested = Announced::kNothing;
   dial_in();
-  net->feed_reset();
-  turn();
+  reset_peer();
   EXPECT_TRUE(stays());
   answer();
   EXPECT_EQ(reason(), R::kPeerNotInjected);
@@ -595,32 +517,37 @@ INSTANTIATE_TEST_SUITE_P(
         FailedDial{"InboundOfTheHost", Direction::kInbound, ENFILE, true, kNoDescriptors, 1}),
     CaseName());
 
-struct SlowDial : Case {
-  Direction direction;
+class EitherDialTest : public DialTest, public testing::WithParamInterface<Direction> {
+ protected:
+  EitherDialTest() { network.requested = network.answered = Announced::kNothing; }
+  void dial() { GetParam() == Direction::kOutbound ? dial_out() : dial_in(); }
 };
 
-class SlowDialTest : public DialTest, public testing::WithParamInterface<SlowDial> {};
-
-TEST_P(SlowDialTest, EndsTheSession) {
-  network.requested = Announced::kNothing;
-  GetParam().direction == Direction::kOutbound ? dial_out() : dial_in();
-  wait(config.limits.dial_timeout - Duration(1));
-  EXPECT_TRUE(stays());
-  wait(Duration(1));
+TEST_P(EitherDialTest, EndsTheSessionWhenItIsSlow) {
+  dial();
+  wait_all_of(config.limits.dial_timeout);
   EXPECT_EQ(end_why(), kUnreachable);
 }
 
-TEST_P(SlowDialTest, HasNoDeadlineWhenItStands) {
-  network.requested = network.answered = Announced::kNothing;
-  GetParam().direction == Direction::kOutbound ? dial_out() : dial_in();
+TEST_P(EitherDialTest, HasNoDeadlineWhenItStands) {
+  dial();
   answer();
   EXPECT_FALSE(timers.next_deadline());
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, SlowDialTest,
-                         testing::Values(SlowDial{"Outbound", Direction::kOutbound},
-                                         SlowDial{"Inbound", Direction::kInbound}),
-                         CaseName());
+TEST_P(EitherDialTest, IsRefusedWithoutMemoryForWhatHasCome) {
+  const FullPipe pipe;
+  open(GetParam());
+  spend_all_memory();
+  GetParam() == Direction::kOutbound ? (void)begin<OutboundDial>() : (void)begin<InboundDial>();
+  network.dialled->fd = pipe.get();
+  answer();
+  EXPECT_EQ(end_why(), "memory.limit is spent");
+  EXPECT_EQ(stats.refused_memory.get(), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, EitherDialTest,
+                         testing::Values(Direction::kOutbound, Direction::kInbound));
 
 }  // namespace
 }  // namespace fairlead::relay

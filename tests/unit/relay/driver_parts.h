@@ -83,16 +83,52 @@ struct WorkerResources {
   GroupResources shared;
 };
 
-class DriverTest : public testing::Test, protected WorkerResources {
- protected:
-  // A server's group, and the devices "one" with two ports and "two" with one; all lead to the same
-  // peers.
-  explicit DriverTest(std::uint8_t links_max = 1)
-      : start(start_of(links_max)), protocol(start.role, start.terms, {}, clock.at, links_max) {
+inline constexpr Error kNoBudget{Errc::kMemoryLimit, kBudgetSpent};
+
+// How a server's group begins, and the devices "one" with two ports and "two" with one; all lead to
+// the same peers.
+struct GroupParts : WorkerResources {
+  explicit GroupParts(std::uint8_t links_max) {
     shared.devices = {&one.link, &two.link};
     one.reachability.pnets = {{PortNumber{1}, "NET"}, {PortNumber{2}, "NET"}};
     two.reachability.pnets = {{PortNumber{1}, "NET"}};
+    FakeStream companion;
+    start.id = "g-1";
+    start.role = smc::GroupRole::kServer;
+    start.peer = PeerId{{7}};
+    start.terms.max_links = links_max;
+    start.links_max = links_max;
+    start.device = &one.link;
+    start.port = one.device.port_list[0];
+    start.place = Place(companion, std::nullopt).kept();
   }
+
+  DriverDevice one{"one", {active_port(1, 1), active_port(2, 2)}};
+  DriverDevice two{"two", {active_port(1, 3)}};
+  GroupStart start;
+};
+
+// The peer agrees to a second link of the group, to another of its ports unless the test says so.
+// Its memory has these keys there.
+inline wire::AddLink add_link_answer(const smc::LinkGroup& group,
+                                     const std::vector<wire::RkeyEntry>& keys,
+                                     std::uint8_t host = kPeerHost + 1) {
+  const rdma::PeerEndpoint peer = peer_endpoint(host, 501);
+  wire::AddLink answer;
+  answer.kind = wire::LlcKind::kResponse;
+  answer.mac = peer.mac;
+  answer.gid = peer.gid;
+  answer.queue_pair = peer.queue_pair;
+  answer.link = group.links()[1]->number();
+  answer.mtu_code = static_cast<std::uint8_t>(Mtu::k1024);
+  for (const wire::RkeyEntry& key : keys) answer.rkeys.push(key);
+  return answer;
+}
+
+class DriverTest : public testing::Test, protected GroupParts {
+ protected:
+  explicit DriverTest(std::uint8_t links_max = 1)
+      : GroupParts(links_max), protocol(start.role, start.terms, {}, clock.at, links_max) {}
 
   Result<void> create(smc::LinkIndex link, const LinkTransport::PortCandidate& at) {
     return transport.create(link, at, memory);
@@ -119,8 +155,7 @@ class DriverTest : public testing::Test, protected WorkerResources {
     answer.link = protocol.links()[link]->number();
     receive(answer, link);
   }
-  // A second link is connected, at the other port of "one" and to another of the peer unless the
-  // test says so. The peer has told these keys for it.
+  // A second link is connected, at the other port of "one" unless the test says so.
   void connect_second_link(const std::vector<wire::RkeyEntry>& keys = {}, std::size_t port = 1,
                            std::uint8_t host = kPeerHost + 1) {
     std::optional<smc::LinkTask> task = protocol.poll_task(clock.at);
@@ -129,16 +164,7 @@ class DriverTest : public testing::Test, protected WorkerResources {
     memory.set_keys(1);
     protocol.task_done(*task, clock.at,
                        smc::LinkOffer{transport.identity(1), PacketSeq{1}, Mtu::k1024});
-    const rdma::PeerEndpoint peer = peer_endpoint(host, 501);
-    wire::AddLink answer;
-    answer.kind = wire::LlcKind::kResponse;
-    answer.mac = peer.mac;
-    answer.gid = peer.gid;
-    answer.queue_pair = peer.queue_pair;
-    answer.link = protocol.links()[1]->number();
-    answer.mtu_code = static_cast<std::uint8_t>(Mtu::k1024);
-    for (const wire::RkeyEntry& key : keys) answer.rkeys.push(key);
-    receive(answer);
+    receive(add_link_answer(protocol, keys, host));
     task = protocol.poll_task(clock.at);
     ASSERT_TRUE(task && transport.connect(1, task->peer));
     protocol.task_done(*task, clock.at);
@@ -149,27 +175,9 @@ class DriverTest : public testing::Test, protected WorkerResources {
     ASSERT_TRUE(protocol.links().active(1));
   }
 
-  DriverDevice one{"one", {active_port(1, 1), active_port(2, 2)}};
-  DriverDevice two{"two", {active_port(1, 3)}};
-  GroupStart start;
   smc::LinkGroup protocol;
   LinkTransport transport{shared, start, nullptr};
   GroupMemory memory{shared, start, protocol, transport};
-
- private:
-  GroupStart start_of(std::uint8_t links_max) {
-    FakeStream companion;
-    GroupStart made;
-    made.id = "g-1";
-    made.role = smc::GroupRole::kServer;
-    made.peer = PeerId{{1, 2, 3, 4, 5, 6, 7, 8}};
-    made.terms.max_links = links_max;
-    made.device = &one.link;
-    made.port = one.device.port_list[0];
-    made.place = Place(companion, std::nullopt).kept();
-    made.links_max = links_max;
-    return made;
-  }
 };
 
 }  // namespace fairlead::relay

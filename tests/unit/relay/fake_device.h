@@ -17,6 +17,7 @@
 
 #include "rdma/device.h"
 #include "relay/group/reachability.h"
+#include "wire/llc.h"
 
 namespace fairlead::relay {
 
@@ -36,6 +37,13 @@ inline rdma::Port active_port(std::uint8_t number, std::uint8_t host) {
   port.gid = gid_of(host);
   port.mac = mac_of(host);
   return port;
+}
+
+// Why something was refused, which it has to be.
+template <class T>
+Error error_of(const Result<T>& refused) {
+  EXPECT_FALSE(refused);
+  return refused ? Error{} : refused.error();
 }
 
 // Memory of several devices is the same bytes under other keys.
@@ -155,6 +163,17 @@ class FakeQueuePair final : public rdma::QueuePair {
   }
   void release_remote_memory(RemoteKey rkey) override { released.push_back(rkey); }
   void fail() override { failed = true; }
+  // The message of this type that was posted last.
+  template <class Body>
+  std::optional<Body> last() const {
+    std::optional<Body> found;
+    for (const Posted& each : posted) {
+      const auto llc = wire::decode_llc(each.message);
+      if (!llc) continue;
+      if (const Body* const body = std::get_if<Body>(&llc->body)) found = *body;
+    }
+    return found;
+  }
 
   const rdma::QueuePairOptions options;
   std::uint32_t room;

@@ -1,8 +1,6 @@
 // A connection in frames: when it is handed over, in line for that, and how it ends otherwise.
 #include "relay/connection/frames_stage.h"
 
-#include <gtest/gtest.h>
-
 #include <cerrno>
 
 #include "clc_text.h"
@@ -23,11 +21,6 @@ std::string data_frame(const std::string& bytes) {
 std::string end_frame() { return std::string("\x03\0\0\0", 4); }
 std::string hand_over_frame(char position) {
   return std::string("\x04\0\0\x08\0\0\0\0\0\0\0", 11) + position;
-}
-
-std::vector<std::byte> bytes_of(const std::string& text) {
-  const auto view = std::as_bytes(std::span(text.data(), text.size()));
-  return {view.begin(), view.end()};
 }
 
 class FramesStageTest : public StageTest {
@@ -60,8 +53,12 @@ class FramesStageTest : public StageTest {
   }
   void start_server(const std::string& unread = kPreface) {
     open_both(Direction::kInbound);
-    auto stage = make_stage<FramesStage>(*session, smc::Deferral::Windows::kNone, network.time);
-    std::vector<std::byte> bytes = bytes_of(unread);
+    begin_server(smc::Deferral::Windows::kNone, unread);
+  }
+  void begin_server(smc::Deferral::Windows windows, const std::string& unread) {
+    auto stage = make_stage<FramesStage>(*session, windows, network.time);
+    const auto view = std::as_bytes(std::span(unread));
+    std::vector<std::byte> bytes(view.begin(), view.end());
     stage->take(bytes);
     begin_stage(std::move(stage));
   }
@@ -72,6 +69,13 @@ class FramesStageTest : public StageTest {
   void expect_handed_over() {
     EXPECT_EQ(net->outgoing, kPreface + data_frame("ten bytes!") + hand_over_frame(10));
     net->outgoing.clear();
+  }
+  // … as the peer does.
+  void expect_proposed() {
+    expect_handed_over();
+    net->feed(hand_over_frame(0));
+    follow();
+    EXPECT_TRUE(take_written<wire::Proposal>(*net).v2);
   }
   // The peer hands over too, and the handshake says why there is none.
   void expect_declined(R reason) {
@@ -100,11 +104,6 @@ TEST_F(FramesStageTest, CarriesBytesInFramesAndCountsThem) {
   EXPECT_TRUE(stays());
 }
 
-TEST_F(FramesStageTest, AServerTakesWhatCameWithThePreface) {
-  start_server(kPreface + data_frame("hello"));
-  EXPECT_EQ(app->outgoing, "hello");
-}
-
 // What earns SMC-R. The bytes are those of both directions.
 TEST_F(FramesStageTest, BytesEarnAHandshake) {
   start_client();
@@ -112,8 +111,7 @@ TEST_F(FramesStageTest, BytesEarnAHandshake) {
   net->feed(data_frame("four"));
   turn();
   EXPECT_TRUE(stays());
-  net->feed(data_frame("!"));
-  turn();
+  peer_says(data_frame("!"));
   EXPECT_TRUE(next<OutboundHandshake>());
   EXPECT_TRUE(session->report.setting_up());
 }
@@ -134,24 +132,13 @@ TEST_F(FramesStageTest, TheFirstByteAfterAWhileEarnsAHandshake) {
   start_client();
   wait(config.smc.defer_time);
   EXPECT_TRUE(stays());
-  app->feed("!");
-  turn();
+  app_says("!");
   EXPECT_TRUE(next<OutboundHandshake>());
-}
-
-TEST_F(FramesStageTest, AHandshakeThatIsPossibleBeginsWithAProposal) {
-  start_client();
-  earn();
-  expect_handed_over();
-  net->feed(hand_over_frame(0));
-  follow();
-  EXPECT_TRUE(take_written<wire::Proposal>(*net).v2);
 }
 
 TEST_F(FramesStageTest, AServerDoesNotHandOverByItself) {
   start_server();
-  app->feed("more than ten bytes");
-  turn();
+  app_says("more than ten bytes");
   EXPECT_TRUE(stays());
 }
 
@@ -185,25 +172,20 @@ TEST_F(FramesStageTest, GoesOnInLine) {
   EXPECT_TRUE(next<OutboundHandshake>());
 }
 
-TEST_F(FramesStageTest, AGrantedTurnHasNoDeadline) {
+TEST_F(FramesStageTest, AGrantedTurnHasNoDeadlineAndLeadsToAProposal) {
   take_the_turn();
   start_client();
   earn();
   host.call(PermitGranted{});
   wait(config.smc.handshake_timeout);
-  expect_handed_over();
-  net->feed(hand_over_frame(0));
-  follow();
-  EXPECT_TRUE(take_written<wire::Proposal>(*net).v2);
+  expect_proposed();
 }
 
 TEST_F(FramesStageTest, DeclinesWhenItsTurnDoesNotCome) {
   take_the_turn();
   start_client();
   earn();
-  wait(config.smc.handshake_timeout - Duration(1));
-  EXPECT_TRUE(stays());
-  wait(Duration(1));
+  wait_all_of(config.smc.handshake_timeout);
   expect_declined(R::kConnectionLimit);
   EXPECT_STREQ(tcp_result()->cause.detail, kNoPermit.detail);
   EXPECT_FALSE(admission.limiter().give_back(destination));
@@ -213,8 +195,7 @@ TEST_F(FramesStageTest, LeavesTheLineWhenItsApplicationEnds) {
   take_the_turn();
   start_client();
   earn();
-  app->feed_end();
-  turn();
+  end_application();
   EXPECT_TRUE(stays());
   EXPECT_FALSE(session->report.setting_up());
   EXPECT_FALSE(admission.limiter().give_back(destination));
@@ -228,16 +209,15 @@ TEST_F(FramesStageTest, IsNotHandedOverOnceTheApplicationHasEnded) {
   app->feed_end();
   turn();
   EXPECT_TRUE(stays());
-  net->feed(data_frame("answer") + end_frame());
-  turn();
+  peer_says(data_frame("answer") + end_frame());
   EXPECT_EQ(app->outgoing, "answer");
   EXPECT_EQ(end_why(), "");
 }
 
 TEST_F(FramesStageTest, AServerAnswersTheHandOver) {
   start_server(kPreface + data_frame("hi"));
-  net->feed(hand_over_frame(2));
-  turn();
+  EXPECT_EQ(app->outgoing, "hi") << "it came with the preface";
+  peer_says(hand_over_frame(2));
   ASSERT_TRUE(next<InboundHandshake>());
   EXPECT_TRUE(session->report.setting_up());
   EXPECT_STREQ(session->report.phase(), "clc_proposal");
@@ -246,8 +226,7 @@ TEST_F(FramesStageTest, AServerAnswersTheHandOver) {
 
 TEST_F(FramesStageTest, AServerKeepsWhatFollowsTheHandOver) {
   start_server(kPreface + hand_over_frame(0));
-  net->feed(encoded(wire::Decline{.reason = fallback_info(R::kPeerNoSmc).wire_code}));
-  turn();
+  peer_says(encoded(wire::Decline{.reason = fallback_info(R::kPeerNoSmc).wire_code}));
   follow();
   EXPECT_EQ(reason(), R::kPeerNoSmc);
 }
@@ -262,8 +241,7 @@ class BrokenFramesTest : public FramesStageTest,
 
 TEST_P(BrokenFramesTest, EndTheSession) {
   GetParam().direction == Direction::kOutbound ? start_client() : start_server();
-  net->feed(data_frame("ok") + GetParam().sent);
-  turn();
+  peer_says(data_frame("ok") + GetParam().sent);
   EXPECT_EQ(app->outgoing, "ok");
   EXPECT_EQ(end_why(), "the peer broke the rules of frames");
 }
@@ -319,11 +297,9 @@ TEST_F(FramesStageTest, PaysForNoMoreThanWaitsOnceThePeerHasEnded) {
   const std::size_t before = session->memory.charged_bytes();
   ASSERT_TRUE(session->memory.begin_frames(smc::kFramedBytesMax));
   begin<FramesStage>(smc::Deferral::Windows::kNone, network.time);
-  net->feed(data_frame("answer"));
-  turn();
+  peer_says(data_frame("answer"));
   EXPECT_EQ(session->memory.charged_bytes(), before + smc::kFramedBytesMax);
-  net->feed(end_frame());
-  turn();
+  peer_says(end_frame());
   EXPECT_EQ(session->memory.charged_bytes(), before);
 }
 
@@ -340,23 +316,20 @@ class FramesWithWindowsTest : public FramesStageTest {
     config.smc.defer_turns = 1000;
   }
   static inline const std::string kPreface{"\xfa\x1e\xad\x02", 4};
-  // All but so many bytes of the memory is used.
-  void leave(std::size_t bytes) {
-    ASSERT_TRUE(budget.take(MemoryUse::kConnections, budget.left_bytes() - bytes));
-  }
   void start(Direction direction) {
     open_both(direction);
     pay();
     ASSERT_TRUE(session->memory.begin_frames(smc::kFirstWindowBytes));
     charged_before = session->memory.charged_bytes();
-    if (direction == Direction::kOutbound) {
+    if (direction == Direction::kOutbound)
       begin<FramesStage>(smc::Deferral::Windows::kKnown, network.time);
-    } else {
-      auto stage = make_stage<FramesStage>(*session, smc::Deferral::Windows::kKnown, network.time);
-      std::vector<std::byte> bytes = bytes_of(kPreface);
-      stage->take(bytes);
-      begin_stage(std::move(stage));
-    }
+    else
+      begin_server(smc::Deferral::Windows::kKnown, kPreface);
+  }
+  void leave_little() { spend_memory(budget.limit_bytes() / kFramesLeave + 40 * 1024); }
+  void start_client_where_memory_is_short() {
+    leave_little();
+    start(Direction::kOutbound);
   }
   // As the peer, in frames of 100 bytes.
   void feed(std::size_t bytes) {
@@ -368,8 +341,7 @@ class FramesWithWindowsTest : public FramesStageTest {
 
 TEST_F(FramesWithWindowsTest, WhereMemoryIsPlentyAClientOpensAllOfTheWindowWithItsPreface) {
   start(Direction::kOutbound);
-  app->feed("request");
-  turn();
+  app_says("request");
   EXPECT_EQ(net->outgoing, kPreface + window_frame(smc::kFramedBytesMax) + data_frame("request"));
   EXPECT_EQ(session->memory.charged_bytes(),
             charged_before + smc::kFramedBytesMax - smc::kFirstWindowBytes);
@@ -386,7 +358,7 @@ TEST_F(FramesWithWindowsTest, AServerOpensTheWindowOnceHalfOfItIsUsed) {
 }
 
 TEST_F(FramesWithWindowsTest, WhereMemoryIsShortTheWindowFollowsTheApplication) {
-  leave(budget.limit_bytes() / kFramesLeave + 40 * 1024);
+  leave_little();
   start(Direction::kInbound);
   app->allow(1000);
   feed(smc::kFirstWindowBytes);
@@ -401,8 +373,7 @@ TEST_F(FramesWithWindowsTest, WhereMemoryIsShortTheWindowFollowsTheApplication) 
 }
 
 TEST_F(FramesWithWindowsTest, AClientHandsOverWhenAWindowBlocksForLong) {
-  leave(budget.limit_bytes() / kFramesLeave + 40 * 1024);
-  start(Direction::kOutbound);
+  start_client_where_memory_is_short();
   app->allow(0);
   feed(smc::kFirstWindowBytes);
   turn();
@@ -415,14 +386,11 @@ TEST_F(FramesWithWindowsTest, AClientHandsOverWhenAWindowBlocksForLong) {
 }
 
 TEST_F(FramesWithWindowsTest, AWindowThatIsOpenedInTimeDelaysNothing) {
-  leave(budget.limit_bytes() / kFramesLeave + 40 * 1024);
-  start(Direction::kOutbound);
-  app->feed(std::string(smc::kFirstWindowBytes + 5, 'r'));
-  turn();
+  start_client_where_memory_is_short();
+  app_says(std::string(smc::kFirstWindowBytes + 5, 'r'));
   net->outgoing.clear();
   wait(std::chrono::milliseconds(50));
-  net->feed(window_frame(smc::kFirstWindowBytes + 5));
-  turn();
+  peer_says(window_frame(smc::kFirstWindowBytes + 5));
   EXPECT_EQ(net->outgoing, data_frame("rrrrr"));
   wait(std::chrono::milliseconds(50));
   EXPECT_TRUE(stays());
@@ -430,8 +398,7 @@ TEST_F(FramesWithWindowsTest, AWindowThatIsOpenedInTimeDelaysNothing) {
 
 // The bytes that use up the window go in the same turn in which more of it comes.
 TEST_F(FramesWithWindowsTest, AWindowThatIsOpenedInTheTurnThatUsesItUpIsUsed) {
-  leave(budget.limit_bytes() / kFramesLeave + 40 * 1024);
-  start(Direction::kOutbound);
+  start_client_where_memory_is_short();
   app->feed(std::string(smc::kFirstWindowBytes + 5, 'r'));
   net->feed(window_frame(smc::kFirstWindowBytes + 5));
   turn();
@@ -446,8 +413,7 @@ TEST_F(FramesStageTest, AfterAFailedHandshakeThePeersWordsGoToTheApplication) {
   app->allow(4);
   net->feed_end();
   follow();
-  ASSERT_TRUE(next<FramesStage>());
-  follow();
+  follow_to<FramesStage>();
   EXPECT_EQ(app->outgoing, "last");
   EXPECT_TRUE(stays());
   app->allow(100);

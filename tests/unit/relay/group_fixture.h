@@ -22,22 +22,10 @@ inline constexpr RingSizes kSmallRings{{0, 0}, std::nullopt};
 inline constexpr std::uint32_t kRingBytes = smc::element_bytes(0);
 
 // Nothing is due but what a test causes. Settings are changed before the group is made.
-class GroupFixture : public testing::Test, protected WorkerResources {
+class GroupFixture : public testing::Test, protected GroupParts {
  protected:
-  explicit GroupFixture(std::uint8_t links_max = 1) {
-    one.reachability.pnets = {{PortNumber{1}, "NET"}, {PortNumber{2}, "NET"}};
-    two.reachability.pnets = {{PortNumber{1}, "NET"}};
-    shared.devices = {&one.link, &two.link};
+  explicit GroupFixture(std::uint8_t links_max = 1) : GroupParts(links_max) {
     shared.times.test_link_interval = {};
-    FakeStream companion;
-    start.id = "g-1";
-    start.role = smc::GroupRole::kServer;
-    start.peer = PeerId{{7}};
-    start.terms.max_links = links_max;
-    start.links_max = links_max;
-    start.device = &one.link;
-    start.port = one.device.port_list[0];
-    start.place = Place(companion, std::nullopt).kept();
   }
 
   void make() {
@@ -60,16 +48,7 @@ class GroupFixture : public testing::Test, protected WorkerResources {
   // The peer answers to the ADD_LINK. Its memory has these keys on the second link.
   void answer_add_link(const std::vector<wire::RkeyEntry>& keys = {}) {
     ASSERT_TRUE(sent<wire::AddLink>());
-    const rdma::PeerEndpoint peer = peer_endpoint(kPeerHost + 1, 501);
-    wire::AddLink answer;
-    answer.kind = wire::LlcKind::kResponse;
-    answer.mac = peer.mac;
-    answer.gid = peer.gid;
-    answer.queue_pair = peer.queue_pair;
-    answer.link = group->protocol().links()[1]->number();
-    answer.mtu_code = static_cast<std::uint8_t>(Mtu::k1024);
-    for (const wire::RkeyEntry& key : keys) answer.rkeys.push(key);
-    receive(answer);
+    receive(add_link_answer(group->protocol(), keys));
   }
   void establish_two_links(const std::vector<wire::RkeyEntry>& keys = {}) {
     establish();
@@ -153,13 +132,7 @@ class GroupFixture : public testing::Test, protected WorkerResources {
   template <class Body>
   std::optional<Body> sent(smc::LinkIndex link = 0) {
     group->sender().flush(clock.at);
-    std::optional<Body> found;
-    for (const FakeQueuePair::Posted& posted : queue_pair(link).posted) {
-      const auto llc = wire::decode_llc(posted.message);
-      if (!llc) continue;
-      if (const Body* const body = std::get_if<Body>(&llc->body)) found = *body;
-    }
-    return found;
+    return queue_pair(link).last<Body>();
   }
   // The last event of this kind among those that nobody has taken yet.
   std::optional<smc::GroupEvent> event(smc::GroupEvent::Kind kind) {
@@ -182,6 +155,14 @@ class GroupFixture : public testing::Test, protected WorkerResources {
         bytes += posted.request.from.length_bytes;
     return bytes;
   }
+  // … where a new connection writes as much as it can.
+  std::size_t written_at_most() {
+    Connection& connection = add_sender();
+    connection.relay->connection().produced(kRingBytes);
+    group->sender().schedule(*connection.relay);
+    group->sender().flush(clock.at);
+    return written_bytes();
+  }
   std::string line_of(const std::function<void()>& act) {
     testing::internal::CaptureStderr();
     act();
@@ -196,9 +177,6 @@ class GroupFixture : public testing::Test, protected WorkerResources {
     ASSERT_TRUE(budget.take(MemoryUse::kRings, budget.rings_left_bytes() - bytes));
   }
 
-  DriverDevice one{"one", {active_port(1, 1), active_port(2, 2)}};
-  DriverDevice two{"two", {active_port(1, 3)}};
-  GroupStart start;
   std::vector<std::unique_ptr<Connection>> connections;
   std::unique_ptr<Group> group;
 };

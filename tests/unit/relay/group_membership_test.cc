@@ -8,8 +8,6 @@
 namespace fairlead::relay {
 namespace {
 
-using Announcement = GroupMemory::Announcement;
-
 class GroupMembershipTest : public GroupFixture {
  protected:
   explicit GroupMembershipTest(std::uint8_t links_max = 1) : GroupFixture(links_max) {}
@@ -44,6 +42,21 @@ class GroupMembershipTest : public GroupFixture {
     answer.alert_token = AlertToken{0xabc};
     return answer;
   }
+  // What the peer says of the connection first.
+  wire::CdcMessage first_message() {
+    wire::CdcMessage message;
+    message.sequence = 1;
+    message.token = connection().local_token();
+    return message;
+  }
+  void make_and_know_peer() {
+    make_and_join();
+    ASSERT_TRUE(membership.set_peer(answer_of_peer()));
+  }
+  void abort() {
+    connection().abort();
+    while (connection().poll_transmit()) continue;
+  }
   smc::Connection& connection() { return membership.relay().connection(); }
   std::size_t elements_used() const { return group->memory().rmbs().used_bytes() / kRingBytes; }
 
@@ -75,37 +88,32 @@ TEST_F(GroupMembershipTest, MessagesOfThePeerFindTheConnectionAtOnce) {
   establish();
   ASSERT_TRUE(try_join());
   EXPECT_EQ(group->connections().find(connection().local_token()), &membership.relay());
-  wire::CdcMessage message;
-  message.sequence = 1;
-  message.token = connection().local_token();
+  wire::CdcMessage message = first_message();
   message.producer = {0, 100};
   receive(message);
   EXPECT_EQ(owner.events, 1);
   EXPECT_EQ(connection().rx().window().bytes(), 100U);
+  EXPECT_EQ(stats.cdc_received.get(), 1U);
+  EXPECT_EQ(stats.cdc_rejected.get() + stats.llc_rejected.get(), 0U);
 }
 
 TEST_F(GroupMembershipTest, WithoutAnElementThereIsNoPlace) {
   establish();
   leave_for_rings(0);
-  const Result<void> joined = try_join();
-  ASSERT_FALSE(joined);
-  EXPECT_STREQ(joined.error().what, kBudgetSpent);
+  EXPECT_EQ(error_of(try_join()), kNoBudget);
   expect_nothing_taken();
 }
 
 TEST_F(GroupMembershipTest, WithoutASendRingThereIsNoPlace) {
   establish();
   leave_for_rings(kRingBytes);
-  const Result<void> joined = try_join();
-  ASSERT_FALSE(joined);
-  EXPECT_STREQ(joined.error().what, kBudgetSpent);
+  EXPECT_EQ(error_of(try_join()), kNoBudget);
   expect_nothing_taken();
   EXPECT_EQ(group->memory().rmbs().total_bytes(), kRingBytes) << "there was an element";
 }
 
 TEST_F(GroupMembershipTest, WhoLeavesGivesAllBack) {
-  make_and_join();
-  EXPECT_TRUE(membership.set_peer(answer_of_peer()));
+  make_and_know_peer();
   group->sender().schedule(membership.relay());
   membership.leave(clock.at, false);
   expect_nothing_taken();
@@ -124,8 +132,7 @@ TEST_F(GroupMembershipTest, AnElementThatThePeerMayWriteToStaysTaken) {
 }
 
 TEST_F(GroupMembershipTest, AnEndBeforeThePeersLeavesItsElementInQuarantine) {
-  make_and_join();
-  ASSERT_TRUE(membership.set_peer(answer_of_peer()));
+  make_and_know_peer();
   connection().abort();
   membership.leave_at_end(clock.at);
   EXPECT_FALSE(membership.joined());
@@ -133,13 +140,9 @@ TEST_F(GroupMembershipTest, AnEndBeforeThePeersLeavesItsElementInQuarantine) {
 }
 
 TEST_F(GroupMembershipTest, AfterTheEndOfBothSidesTheElementIsFree) {
-  make_and_join();
-  ASSERT_TRUE(membership.set_peer(answer_of_peer()));
-  connection().abort();
-  while (connection().poll_transmit()) continue;
-  wire::CdcMessage last;
-  last.sequence = 1;
-  last.token = connection().local_token();
+  make_and_know_peer();
+  abort();
+  wire::CdcMessage last = first_message();
   last.state.aborted = true;
   receive(last);
   ASSERT_TRUE(connection().finished());
@@ -149,23 +152,18 @@ TEST_F(GroupMembershipTest, AfterTheEndOfBothSidesTheElementIsFree) {
 
 // It has closed, and writes on when it hears of room before it hears of our abort.
 TEST_F(GroupMembershipTest, AnElementWhosePeerWaitsForRoomStaysTaken) {
-  make_and_join();
-  ASSERT_TRUE(membership.set_peer(answer_of_peer()));
-  wire::CdcMessage last;
-  last.sequence = 1;
-  last.token = connection().local_token();
+  make_and_know_peer();
+  wire::CdcMessage last = first_message();
   last.state.closed = last.producer_flags.write_blocked = true;
   receive(last);
-  connection().abort();
-  while (connection().poll_transmit()) continue;
+  abort();
   ASSERT_TRUE(connection().finished());
   membership.leave_at_end(clock.at);
   EXPECT_EQ(elements_used(), 1U);
 }
 
 TEST_F(GroupMembershipTest, WithoutItsGroupThePeerWritesToNoElement) {
-  make_and_join();
-  ASSERT_TRUE(membership.set_peer(answer_of_peer()));
+  make_and_know_peer();
   connection().handle_link_switched(connection().tx().element());
   connection().handle_link_lost();
   ASSERT_FALSE(connection().finished()) << "it still had to repeat its state";
@@ -192,6 +190,8 @@ TEST_F(GroupMembershipTest, AGroupEndsWithItsFirstContact) {
 TEST_F(GroupMembershipTest, AFirstContactMayFailBeforeThereIsALink) {
   make();
   join(true);
+  // Its link has no number yet that could tell it from another.
+  EXPECT_EQ(membership.named_link(), smc::LinkIndex{0});
   membership.abort_first_contact(clock.at);
   EXPECT_EQ(end_why(), "the first contact failed");
 }
@@ -203,13 +203,6 @@ TEST_F(GroupMembershipTest, AGroupOutlivesTheHandshakeOfALaterConnection) {
   EXPECT_EQ(end_why(), "");
 }
 
-// Its link has no number yet that could tell it from another.
-TEST_F(GroupMembershipTest, AFirstContactNamesItsLinkBeforeTheProtocolKnowsIt) {
-  make();
-  join(true);
-  EXPECT_EQ(membership.named_link(), smc::LinkIndex{0});
-}
-
 TEST_F(GroupMembershipTest, TheMemoryThatThePeerNamesBecomesKnown) {
   make();
   join(true);
@@ -219,22 +212,21 @@ TEST_F(GroupMembershipTest, TheMemoryThatThePeerNamesBecomesKnown) {
 }
 
 TEST_F(GroupMembershipTest, ThePeersElementIsFoundByItsIndexAndSize) {
-  make_and_join();
-  ASSERT_TRUE(membership.set_peer(answer_of_peer()));
+  make_and_know_peer();
   const smc::RmbElement& element = connection().tx().element();
   EXPECT_EQ(element.rkey, kPeerRmb.rkey);
   EXPECT_EQ(element.size_bytes, smc::element_bytes(1));
   EXPECT_EQ(element.address.value, kPeerRmb.address.value + 2 * smc::element_bytes(1));
   EXPECT_EQ(connection().peer_token(), AlertToken{0xabc});
+  EXPECT_EQ(membership.relay().buffers().named_on(), smc::LinkIndex{0});
 }
 
 TEST_F(GroupMembershipTest, MemoryThatThePeerHasNotNamedCannotBeUsed) {
   make_and_join();
   wire::AcceptConfirm answer = answer_of_peer();
   answer.rmb_rkey = RemoteKey{kPeerRmb.rkey.value + 1};
-  const Result<void> set = membership.set_peer(answer);
-  ASSERT_FALSE(set);
-  EXPECT_EQ(set.error().code, Errc::kNotFound);
+  EXPECT_EQ(error_of(membership.set_peer(answer)).code, Errc::kNotFound);
+  EXPECT_TRUE(group->protocol().usable());
 }
 
 TEST_F(GroupMembershipTest, TheAnswerDescribesThisHalf) {
@@ -257,13 +249,6 @@ TEST_F(GroupMembershipTest, TheAnswerDescribesThisHalf) {
   EXPECT_EQ(answer.alert_token, connection().local_token());
   EXPECT_EQ(answer.mtu, Mtu::k4096);
   group->leave(other, 0, false, clock.at);
-}
-
-TEST_F(GroupMembershipTest, AnElementMayBeNamedWhenThePeerKnowsItsKey) {
-  make_and_join();
-  EXPECT_EQ(membership.announcement(), Announcement::kUnderWay);
-  take_keys();
-  EXPECT_EQ(membership.announcement(), Announcement::kDone);
 }
 
 class GroupMembershipOfTwoLinks : public GroupMembershipTest {

@@ -57,6 +57,14 @@ class GroupSenderTest : public DriverTest {
     produce(from, bytes);
     sender.flush(clock.at);
   }
+  // A connection has sent its last message over the first link.
+  Sending& abort_connection() {
+    Sending& from = add_connection();
+    from.relay->connection().abort();
+    sender.schedule(*from.relay);
+    sender.flush(clock.at);
+    return from;
+  }
   // The connection's owner has taken its end.
   void remove(Sending& gone) { table.release(gone.relay->connection().local_token()); }
   // Sends what the protocol has said until here.
@@ -82,6 +90,11 @@ class GroupSenderTest : public DriverTest {
   GroupSender sender{shared, protocol, transport, memory, table, failures};
 };
 
+class StartedGroupSenderTest : public GroupSenderTest {
+ protected:
+  void SetUp() override { start(); }
+};
+
 TEST_F(GroupSenderTest, MessagesOfTheGroupAreSignaled) {
   confirm_first_link();
   EXPECT_FALSE(sender.pending());
@@ -94,9 +107,7 @@ TEST_F(GroupSenderTest, MessagesOfTheGroupAreSignaled) {
   ASSERT_EQ(posted().size(), 1U);
   EXPECT_EQ(posted()[0].request.kind, Kind::kSend);
   EXPECT_TRUE(posted()[0].request.signaled);
-  const auto message = wire::decode_llc(posted()[0].message);
-  ASSERT_TRUE(message);
-  EXPECT_TRUE(std::holds_alternative<wire::ConfirmLink>(message->body));
+  EXPECT_TRUE(queue_pair(0).last<wire::ConfirmLink>());
   EXPECT_EQ(stats.llc_sent.get(), 1U);
   EXPECT_EQ(sender.last_request(0), 1U);
 }
@@ -122,8 +133,7 @@ TEST_F(GroupSenderTest, AMessageForAFailedLinkIsDropped) {
   EXPECT_TRUE(sender.drained());
 }
 
-TEST_F(GroupSenderTest, BytesAreWrittenAndThenToldOf) {
-  start();
+TEST_F(StartedGroupSenderTest, BytesAreWrittenAndThenToldOf) {
   Sending& from = add_connection();
   produce_and_flush(from, 100);
   ASSERT_EQ(posted().size(), kRequestsPerMessage);
@@ -140,8 +150,7 @@ TEST_F(GroupSenderTest, BytesAreWrittenAndThenToldOf) {
   EXPECT_FALSE(sender.pending());
 }
 
-TEST_F(GroupSenderTest, AConnectionIsScheduledOnceOrNotAtAll) {
-  start();
+TEST_F(StartedGroupSenderTest, AConnectionIsScheduledOnceOrNotAtAll) {
   Sending& from = add_connection();
   produce(from, 100);
   sender.schedule(*from.relay);
@@ -153,8 +162,7 @@ TEST_F(GroupSenderTest, AConnectionIsScheduledOnceOrNotAtAll) {
   EXPECT_TRUE(sender.pending());
 }
 
-TEST_F(GroupSenderTest, ATransmissionGoesWholeOrWaits) {
-  start();
+TEST_F(StartedGroupSenderTest, ATransmissionGoesWholeOrWaits) {
   Sending& from = add_connection();
   queue_pair(0).room = kRequestsPerTransmit - 1;
   produce_and_flush(from, 100);
@@ -179,8 +187,7 @@ TEST_F(GroupSenderTest, ConnectionsOfALinkShareBatches) {
               static_cast<std::uint64_t>(posted()[i - 1].request.id) + 1);
 }
 
-TEST_F(GroupSenderTest, RequestsAreSignaledNowAndThen) {
-  start();
+TEST_F(StartedGroupSenderTest, RequestsAreSignaledNowAndThen) {
   Sending& from = add_connection();
   for (unsigned i = 0; i < kSignalEvery; ++i) produce_and_flush(from, 1);
   ASSERT_EQ(posted().size(), 2U * kSignalEvery);
@@ -188,8 +195,7 @@ TEST_F(GroupSenderTest, RequestsAreSignaledNowAndThen) {
     EXPECT_EQ(posted()[i].request.signaled, (i + 1) % kSignalEvery == 0) << i;
 }
 
-TEST_F(GroupSenderTest, ACompletionIsWantedOnceAPartOfTheRingIsTaken) {
-  start();
+TEST_F(StartedGroupSenderTest, ACompletionIsWantedOnceAPartOfTheRingIsTaken) {
   Sending& from = add_connection();
   produce_and_flush(from, kRingBytes / kRingShareHeld - 1);
   EXPECT_FALSE(posted().back().request.signaled);
@@ -197,8 +203,7 @@ TEST_F(GroupSenderTest, ACompletionIsWantedOnceAPartOfTheRingIsTaken) {
   EXPECT_TRUE(posted().back().request.signaled);
 }
 
-TEST_F(GroupSenderTest, ACompletionFreesWhatWasStagedBeforeIt) {
-  start();
+TEST_F(StartedGroupSenderTest, ACompletionFreesWhatWasStagedBeforeIt) {
   Sending& first = add_connection();
   Sending& second = add_connection();
   produce_and_flush(first, kRingBytes / 2);
@@ -215,8 +220,7 @@ TEST_F(GroupSenderTest, ACompletionFreesWhatWasStagedBeforeIt) {
   EXPECT_EQ(sender.done_requests()[0], sender.last_request(0));
 }
 
-TEST_F(GroupSenderTest, ACompletionForAConnectionThatHasGoneIsIgnored) {
-  start();
+TEST_F(StartedGroupSenderTest, ACompletionForAConnectionThatHasGoneIsIgnored) {
   Sending& from = add_connection();
   produce_and_flush(from, 100);
   from.owner.events = 0;
@@ -225,8 +229,7 @@ TEST_F(GroupSenderTest, ACompletionForAConnectionThatHasGoneIsIgnored) {
   EXPECT_EQ(from.owner.events, 0);
 }
 
-TEST_F(GroupSenderTest, AQueuePairThatTakesNothingHasFailed) {
-  start();
+TEST_F(StartedGroupSenderTest, AQueuePairThatTakesNothingHasFailed) {
   queue_pair(0).post_error = Error{Errc::kWrongState, "queue pair in error"};
   produce_and_flush(add_connection(), 100);
   EXPECT_EQ(failures.count, 1);
@@ -237,8 +240,7 @@ TEST_F(GroupSenderTest, AQueuePairThatTakesNothingHasFailed) {
   EXPECT_TRUE(posted().empty()) << "the batch is gone with the link";
 }
 
-TEST_F(GroupSenderTest, NothingIsReportedOfAFailedLink) {
-  start();
+TEST_F(StartedGroupSenderTest, NothingIsReportedOfAFailedLink) {
   Sending& from = add_connection();
   produce_and_flush(from, 100);
   const rdma::WorkId last = posted().back().request.id;
@@ -252,8 +254,7 @@ TEST_F(GroupSenderTest, NothingIsReportedOfAFailedLink) {
   EXPECT_EQ(posted().size(), kRequestsPerMessage) << "nothing goes over it";
 }
 
-TEST_F(GroupSenderTest, NumbersOfRequestsGoOnWhenALinkIsUsedAgain) {
-  start();
+TEST_F(StartedGroupSenderTest, NumbersOfRequestsGoOnWhenALinkIsUsedAgain) {
   produce_and_flush(add_connection(), 100);
   const std::uint64_t last = sender.last_request(0);
   sender.reset_link(0);
@@ -273,14 +274,6 @@ class GroupSenderOfTwoLinks : public GroupSenderTest {
     flush_llc();
     posted(0).clear();
     posted(1).clear();
-  }
-  // A connection has sent its last message over the first link.
-  Sending& abort_connection() {
-    Sending& from = add_connection();
-    from.relay->connection().abort();
-    sender.schedule(*from.relay);
-    sender.flush(clock.at);
-    return from;
   }
   void fail_first_link() {
     transport.fail(0);
@@ -367,14 +360,9 @@ TEST_F(GroupSenderOfTwoLinks, AGroupThatHasEndedRepeatsNothing) {
   EXPECT_TRUE(sender.drained());
 }
 
-TEST_F(GroupSenderTest, WithOneLinkNoLastMessageIsKept) {
-  start();
-  Sending& from = add_connection();
-  from.relay->connection().abort();
-  sender.schedule(*from.relay);
-  sender.flush(clock.at);
+TEST_F(StartedGroupSenderTest, WithOneLinkNoLastMessageIsKept) {
+  remove(abort_connection());
   ASSERT_EQ(posted().size(), 1U);
-  remove(from);
   sender.handle_link_failed(0);
   EXPECT_TRUE(sender.drained());
 }

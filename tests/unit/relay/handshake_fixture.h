@@ -88,13 +88,7 @@ class HandshakeTest : public StageTest {
   template <class Body>
   std::optional<Body> sent_llc() {
     settle();
-    std::optional<Body> found;
-    for (const FakeQueuePair::Posted& posted : queue_pair().posted) {
-      const auto llc = wire::decode_llc(posted.message);
-      if (!llc) continue;
-      if (const Body* const body = std::get_if<Body>(&llc->body)) found = *body;
-    }
-    return found;
+    return queue_pair().last<Body>();
   }
   // The peer's memory, where it is addressable.
   std::vector<std::byte>& grant_memory() {
@@ -140,6 +134,10 @@ class HandshakeTest : public StageTest {
     made.protocol().peer_rmb_named(smc::LinkIndex{0}, {named.rmb_rkey, named.rmb_address});
     EXPECT_TRUE(made.connect_first_link({named.gid, named.mac, named.queue_pair}));
     return made;
+  }
+  void lose_group() {
+    group().handle_link_failure(0, "the cable was cut", network.now());
+    settle();
   }
   void confirm(Group& made) {
     made.start_first_contact(network.now());

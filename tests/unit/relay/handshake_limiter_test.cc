@@ -9,23 +9,6 @@ SocketAddress address(const char* text) { return *SocketAddress::parse(text); }
 
 const SocketAddress kPeer = address("192.0.2.1:80");
 
-TEST(HandshakeLimiter, BeyondTheLimitALineForms) {
-  HandshakeLimiter turns(2);
-  EXPECT_TRUE(turns.take(kPeer, 1));
-  EXPECT_TRUE(turns.take(kPeer, 2));
-  EXPECT_FALSE(turns.take(kPeer, 3));
-}
-
-TEST(HandshakeLimiter, TheLineIsServedInItsOrder) {
-  HandshakeLimiter turns(1);
-  EXPECT_TRUE(turns.take(kPeer, 1));
-  EXPECT_FALSE(turns.take(kPeer, 2));
-  EXPECT_FALSE(turns.take(kPeer, 3));
-  EXPECT_EQ(turns.give_back(kPeer), 2U);
-  EXPECT_EQ(turns.give_back(kPeer), 3U);
-  EXPECT_EQ(turns.give_back(kPeer), std::nullopt);
-}
-
 // Goal: a session that takes over a turn counts as a concurrent handshake.
 TEST(HandshakeLimiter, ATurnHandedOnIsStillTaken) {
   HandshakeLimiter turns(1);
@@ -33,15 +16,6 @@ TEST(HandshakeLimiter, ATurnHandedOnIsStillTaken) {
   EXPECT_FALSE(turns.take(kPeer, 2));
   EXPECT_EQ(turns.give_back(kPeer), 2U);
   EXPECT_FALSE(turns.take(kPeer, 3));
-}
-
-TEST(HandshakeLimiter, WhoLeavesTheLineIsPassedOver) {
-  HandshakeLimiter turns(1);
-  EXPECT_TRUE(turns.take(kPeer, 1));
-  EXPECT_FALSE(turns.take(kPeer, 2));
-  EXPECT_FALSE(turns.take(kPeer, 3));
-  turns.leave(kPeer, 2);
-  EXPECT_EQ(turns.give_back(kPeer), 3U);
 }
 
 TEST(HandshakeLimiter, PortsOfAHostShareItsTurnsAndOtherHostsDoNot) {

@@ -3,50 +3,14 @@
 
 #include "relay/connection/handshake_permit.h"
 
-#include "driver_parts.h"
+#include "stage_fixture.h"
 
 namespace fairlead::relay {
 namespace {
 
-const SocketAddress kClient = *SocketAddress::parse("192.0.2.1:5000");
-const SocketAddress kPeer = *SocketAddress::parse("192.0.2.9:80");
-
-class Host final : public SessionHost {
- public:
-  void mark_ready(Session&) override {}
-  void retire(Session&) override {}
-  void grant_permit(std::uint64_t session) override { granted.push_back(session); }
-  bool many_active() const override { return false; }
-  std::vector<std::uint64_t> granted;
-};
-
-class NoUsers final : public DeviceUsers {
- public:
-  bool uses(const DeviceSlot&) const override { return false; }
-};
-
-// Reaches nobody.
-class NoNetwork final : public Network {
- public:
-  TimePoint now() const override { return {}; }
-  std::chrono::system_clock::time_point wall_now() const override { return {}; }
-  Result<ApplicationLeg> dial_application(const SocketAddress&, const SocketAddress&,
-                                          unsigned) override {
-    return Error{Errc::kNotFound, "application"};
-  }
-  Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress&, bpf::Announced,
-                                                   const SocketAddress*, unsigned) override {
-    return Error{Errc::kNotFound, "peer"};
-  }
-  void probe_peer(event::Stream&) override {}
-  bool option_available() const override { return false; }
-  bpf::Announced option_answered(event::Stream&) override { return {}; }
-  bpf::Announced option_requested(event::Stream&) override { return {}; }
-};
-
-class HandshakePermitTest : public testing::Test, protected WorkerResources {
+class HandshakePermitTest : public StageTest {
  protected:
-  static constexpr std::size_t kHandshakes = 3;
+  static constexpr std::size_t kHandshakes = kLimits.handshakes_max;
 
   std::size_t free_handshakes() {
     std::size_t count = 0;
@@ -54,24 +18,7 @@ class HandshakePermitTest : public testing::Test, protected WorkerResources {
     for (std::size_t i = 0; i < count; ++i) admission.end_handshake(std::nullopt);
     return count;
   }
-  HandshakePermit permit(std::uint64_t session) { return {services, session}; }
-
-  Host host;
-  config::Config config;
-  smc::LocalOffer offer;
-  LocalSubnetsOf subnets;
-  NoNetwork network;
-  NoUsers users;
-  Admission admission{{.handshakes_max = kHandshakes}, budget, stats, clock, shared.lines};
-  LinkGroupRegistry groups{shared, 0, 7};
-  DeviceRegistry devices{config, offer.peer_id, groups, shared, users};
-  FallbackLog fallbacks;
-  DecisionLog decisions;
-  AnnouncingPeers announcing;
-  TcpRelayResources tcp;
-  SessionServices services{host,   config,    offer,        subnets,    network,
-                           timers, stats,     shared.lines, admission,  devices,
-                           groups, fallbacks, decisions,    announcing, tcp};
+  HandshakePermit permit(std::uint64_t of_session) { return {services, of_session}; }
 };
 
 TEST_F(HandshakePermitTest, AHandshakeIsCountedOnceUntilItsPermitGoes) {
@@ -90,7 +37,7 @@ TEST_F(HandshakePermitTest, AHandshakeBeyondTheLimitHoldsNothing) {
   {
     HandshakePermit refused = permit(1);
     EXPECT_FALSE(refused.count());
-    EXPECT_FALSE(refused.count(kClient));
+    EXPECT_FALSE(refused.count(client));
     admission.end_handshake(std::nullopt);
     EXPECT_TRUE(refused.count()) << "it may try again";
   }
@@ -100,10 +47,10 @@ TEST_F(HandshakePermitTest, AHandshakeBeyondTheLimitHoldsNothing) {
 TEST_F(HandshakePermitTest, TheShareOfTheClientIsGivenBack) {
   for (int i = 0; i < 10; ++i) {
     HandshakePermit first = permit(1), second = permit(2);
-    ASSERT_TRUE(first.count(kClient)) << i;
-    ASSERT_TRUE(second.count(kClient)) << i;
+    ASSERT_TRUE(first.count(client)) << i;
+    ASSERT_TRUE(second.count(client)) << i;
     HandshakePermit third = permit(3);
-    EXPECT_FALSE(third.count(kClient)) << "one is left for others";
+    EXPECT_FALSE(third.count(client)) << "one is left for others";
   }
 }
 
@@ -111,16 +58,16 @@ TEST_F(HandshakePermitTest, AMovedPermitIsGivenBackOnce) {
   HandshakePermit other = permit(2);
   {
     std::optional<HandshakePermit> first = permit(1);
-    ASSERT_TRUE(first->count(kClient) && first->acquire(kPeer));
+    ASSERT_TRUE(first->count(client) && first->acquire(destination));
     HandshakePermit second = std::move(*first);
     first.reset();
     EXPECT_EQ(free_handshakes(), kHandshakes - 1);
     EXPECT_TRUE(second.held());
-    EXPECT_FALSE(other.acquire(kPeer));
-    EXPECT_TRUE(host.granted.empty());
+    EXPECT_FALSE(other.acquire(destination));
+    EXPECT_TRUE(worker.granted.empty());
   }
   EXPECT_EQ(free_handshakes(), kHandshakes);
-  EXPECT_EQ(host.granted, std::vector<std::uint64_t>{2});
+  EXPECT_EQ(worker.granted, std::vector<std::uint64_t>{2});
 }
 
 TEST_F(HandshakePermitTest, TheLineIsServedInItsOrder) {
@@ -128,47 +75,47 @@ TEST_F(HandshakePermitTest, TheLineIsServedInItsOrder) {
   {
     HandshakePermit first = permit(1);
     EXPECT_FALSE(first.held());
-    EXPECT_TRUE(first.acquire(kPeer));
+    EXPECT_TRUE(first.acquire(destination));
     EXPECT_TRUE(first.held());
-    EXPECT_FALSE(second.acquire(kPeer));
-    EXPECT_FALSE(third.acquire(kPeer));
+    EXPECT_FALSE(second.acquire(destination));
+    EXPECT_FALSE(third.acquire(destination));
     EXPECT_TRUE(second.waiting());
     EXPECT_FALSE(second.held());
   }
-  ASSERT_EQ(host.granted, std::vector<std::uint64_t>{2});
+  ASSERT_EQ(worker.granted, std::vector<std::uint64_t>{2});
   second.granted();
   EXPECT_TRUE(second.held());
   EXPECT_FALSE(second.waiting());
   second.release();
   EXPECT_FALSE(second.held());
-  EXPECT_EQ(host.granted, (std::vector<std::uint64_t>{2, 3}));
+  EXPECT_EQ(worker.granted, (std::vector<std::uint64_t>{2, 3}));
   second.release();
-  EXPECT_EQ(host.granted.size(), 2U) << "it has none any more";
+  EXPECT_EQ(worker.granted.size(), 2U) << "it has none any more";
 }
 
 TEST_F(HandshakePermitTest, WhoGoesWhileInLineLeavesIt) {
   HandshakePermit first = permit(1), third = permit(3);
-  ASSERT_TRUE(first.acquire(kPeer));
+  ASSERT_TRUE(first.acquire(destination));
   {
     HandshakePermit second = permit(2);
-    EXPECT_FALSE(second.acquire(kPeer));
-    EXPECT_FALSE(third.acquire(kPeer));
+    EXPECT_FALSE(second.acquire(destination));
+    EXPECT_FALSE(third.acquire(destination));
   }
-  EXPECT_TRUE(host.granted.empty());
+  EXPECT_TRUE(worker.granted.empty());
   first.release();
-  EXPECT_EQ(host.granted, std::vector<std::uint64_t>{3});
+  EXPECT_EQ(worker.granted, std::vector<std::uint64_t>{3});
 }
 
 TEST_F(HandshakePermitTest, AMovedPlaceInLineIsKept) {
   HandshakePermit first = permit(1);
-  ASSERT_TRUE(first.acquire(kPeer));
+  ASSERT_TRUE(first.acquire(destination));
   std::optional<HandshakePermit> second = permit(2);
-  EXPECT_FALSE(second->acquire(kPeer));
+  EXPECT_FALSE(second->acquire(destination));
   const HandshakePermit moved = std::move(*second);
   second.reset();
   EXPECT_TRUE(moved.waiting());
   first.release();
-  EXPECT_EQ(host.granted, std::vector<std::uint64_t>{2});
+  EXPECT_EQ(worker.granted, std::vector<std::uint64_t>{2});
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // The server of a CLC handshake, against a client that the test plays.
 #include "relay/connection/inbound_handshake.h"
 
-#include <gtest/gtest.h>
-
 #include <cerrno>
 
 #include "handshake_fixture.h"
@@ -91,11 +89,19 @@ class InboundHandshakeTest : public HandshakeTest {
     session->app = std::move(stream);
     begin_stage(std::move(host.stage));
   }
-  wire::AcceptConfirm accept_proposal(const wire::Proposal& message) {
+  void dial_for_proposal(const wire::Proposal& message) {
     await();
     send(message);
     dial_application();
     EXPECT_TRUE(stays());
+  }
+  // It has to wait.
+  void await_accept() {
+    dial_for_proposal(proposal());
+    EXPECT_EQ(net->outgoing, "");
+  }
+  wire::AcceptConfirm accept_proposal(const wire::Proposal& message) {
+    dial_for_proposal(message);
     return take_written<wire::AcceptConfirm>(*net);
   }
   wire::AcceptConfirm accept_proposal() { return accept_proposal(proposal()); }
@@ -103,6 +109,12 @@ class InboundHandshakeTest : public HandshakeTest {
   void confirm_first_contact() {
     accept_proposal();
     send(confirm_of_client());
+  }
+  void expect_smc_behind_the_link(bool clc_connection_reset) {
+    EXPECT_TRUE(stays());
+    send_llc(confirm_link());
+    ASSERT_TRUE(smc_result());
+    EXPECT_EQ(smc_result()->clc_connection_reset, clc_connection_reset);
   }
   // TCP, where the application is not dialled yet.
   void dial_for_tcp() {
@@ -143,9 +155,7 @@ TEST_F(InboundHandshakeTest, AFirstContactEndsInSmc) {
   ASSERT_TRUE(queue_pair().peer);
   EXPECT_EQ(queue_pair().peer->queue_pair, QpNumber{500});
   EXPECT_TRUE(sent_llc<wire::ConfirmLink>());
-  send_llc(confirm_link());
-  ASSERT_TRUE(smc_result());
-  EXPECT_FALSE(smc_result()->clc_connection_reset);
+  expect_smc_behind_the_link(false);
 }
 
 TEST_F(InboundHandshakeTest, AKnownGroupIsNamedInTheAccept) {
@@ -379,8 +389,7 @@ TEST_F(InboundHandshakeTest, AClientThatKeepsEyecatchersIsDeclined) {
 
 TEST_F(InboundHandshakeTest, AQueuePairThatFailsMeanwhileIsDeclined) {
   confirm_first_contact();
-  group().handle_link_failure(0, "the cable was cut", network.now());
-  settle();
+  lose_group();
   expect_declined(R::kNoActiveLink);
 }
 
@@ -394,22 +403,14 @@ TEST_F(InboundHandshakeTest, ADeclineOfTheClientEndsTheFirstContact) {
 // The client has all that it wanted, and its end may overtake its last message.
 TEST_F(InboundHandshakeTest, TheEndOfTheStreamWaitsForTheLink) {
   confirm_first_contact();
-  net->feed_end();
-  turn();
-  EXPECT_TRUE(stays());
-  send_llc(confirm_link());
-  ASSERT_TRUE(smc_result());
-  EXPECT_FALSE(smc_result()->clc_connection_reset);
+  end_peer();
+  expect_smc_behind_the_link(false);
 }
 
 TEST_F(InboundHandshakeTest, AResetOfTheStreamIsRemembered) {
   confirm_first_contact();
-  net->feed_reset();
-  turn();
-  EXPECT_TRUE(stays());
-  send_llc(confirm_link());
-  ASSERT_TRUE(smc_result());
-  EXPECT_TRUE(smc_result()->clc_connection_reset);
+  reset_peer();
+  expect_smc_behind_the_link(true);
 }
 
 // The client's memory, which comes over the device where it is addressable.
@@ -457,8 +458,7 @@ TEST_F(ClientMemoryTest, IsDeclinedWhereTheQueuePairHasFailed) {
 
 TEST_F(ClientMemoryTest, IsDeclinedWhereTheGroupHasEnded) {
   confirm({Errc::kWouldBlock, "on its way"});
-  group().handle_link_failure(0, "the cable was cut", network.now());
-  settle();
+  lose_group();
   expect_declined(R::kNoActiveLink);
 }
 
@@ -475,11 +475,7 @@ class OthersFirstContactTest : public InboundHandshakeTest {
  protected:
   void await_other() {
     make_group();
-    await();
-    send(proposal());
-    dial_application();
-    EXPECT_TRUE(stays());
-    EXPECT_EQ(net->outgoing, "");
+    await_accept();
   }
 };
 
@@ -493,17 +489,14 @@ TEST_F(OthersFirstContactTest, TheGroupIsUsedWhenItIsConfirmed) {
 
 TEST_F(OthersFirstContactTest, TheNextMakesItWhenTheGroupIsLost) {
   await_other();
-  group().handle_link_failure(0, "the cable was cut", network.now());
-  settle();
+  lose_group();
   EXPECT_TRUE(take_written<wire::AcceptConfirm>(*net).first_contact);
   EXPECT_EQ(groups.peers().count(), 2U);
 }
 
 TEST_F(OthersFirstContactTest, IsDeclinedWhereItTakesTooLong) {
   await_other();
-  wait(config.smc.handshake_timeout - Duration(1));
-  EXPECT_TRUE(stays());
-  wait(Duration(1));
+  wait_all_of(config.smc.handshake_timeout);
   expect_declined(R::kHandshakeTimeout);
   // It waits no longer.
   std::size_t room = 0;
@@ -517,9 +510,7 @@ TEST_F(OthersFirstContactTest, MayTakeHalfAsLongBehindAHandOver) {
   await_framed();
   wait(Duration(std::chrono::seconds(1)));
   send(proposal());
-  wait(config.smc.handshake_timeout / 2 - std::chrono::seconds(1) - Duration(1));
-  EXPECT_TRUE(stays());
-  wait(Duration(1));
+  wait_all_of(config.smc.handshake_timeout / 2 - std::chrono::seconds(1));
   expect_declined(R::kHandshakeTimeout);
 }
 
@@ -529,11 +520,7 @@ class InboundAnnouncementTest : public InboundHandshakeTest {
  protected:
   void await_announcement() {
     establish_group(false);
-    await();
-    send(proposal());
-    dial_application();
-    EXPECT_TRUE(stays());
-    EXPECT_EQ(net->outgoing, "");
+    await_accept();
   }
 };
 
@@ -558,8 +545,7 @@ TEST_F(InboundAnnouncementTest, IsDeclinedWhereItTakesTooLong) {
 
 TEST_F(InboundAnnouncementTest, AFirstContactFollowsWhereTheGroupIsLost) {
   await_announcement();
-  group().terminate("a test ends it");
-  settle();
+  lose_group();
   EXPECT_TRUE(take_written<wire::AcceptConfirm>(*net).first_contact);
 }
 
@@ -583,18 +569,12 @@ TEST_F(InboundHandshakeTest, AnOutOfSyncDeclinePutsTheLinkInDoubt) {
 TEST_F(InboundHandshakeTest, AnyOtherDeclineLeavesTheLinkAlone) {
   establish_group();
   accept_proposal();
+  const smc::ElementId used = host.stage.smc()->buffers().element();
   send_decline(R::kMemory);
   expect_tcp(Side::kPeer, R::kMemory);
   EXPECT_FALSE(group().protocol().links()[0]->disowned());
-}
-
-// Such a client does not write to it any more.
-TEST_F(InboundHandshakeTest, TheElementOfAConnectionThatTheClientDeclinesIsUsedAgain) {
-  establish_group();
-  accept_proposal();
-  const smc::ElementId used = host.stage.smc()->buffers().element();
-  send_decline(R::kMemory);
-  EXPECT_EQ(group().join(devices.buffer_sizes(*rnic.device), 0).value().element, used);
+  EXPECT_EQ(group().join(devices.buffer_sizes(*rnic.device), 0).value().element, used)
+      << "such a client does not write to it any more";
 }
 
 // One that has the Accept may be writing already.
@@ -609,25 +589,36 @@ TEST_F(InboundHandshakeTest, TheElementOfAConnectionThatIsDeclinedBehindTheAccep
 
 // A client that breaks the rules, or speaks no CLC.
 
+enum class Then : std::uint8_t { kGoesOn, kIsSilent, kEnds, kResets };
+
 struct Stranger : Case {
-  bool assumed;
+  enum class At : std::uint8_t { kOption, kAssumed, kAccept } at;
   std::string sent;
-  bool silent;              // until the wait is over
+  Then then;
   std::optional<R> reason;  // of TCP; nothing where the session ends
 };
 
 class StrangerTest : public InboundHandshakeTest, public testing::WithParamInterface<Stranger> {};
 
 TEST_P(StrangerTest, IsTcpUnlessItSpeaksClc) {
-  await(First::kProposal, GetParam().assumed);
+  const bool assumed = GetParam().at == Stranger::At::kAssumed;
+  if (GetParam().at == Stranger::At::kAccept)
+    accept_proposal();
+  else
+    await(First::kProposal, assumed);
   net->feed(GetParam().sent);
+  if (GetParam().then == Then::kEnds) net->feed_end();
+  if (GetParam().then == Then::kResets) net->feed_reset();
   turn();
-  if (GetParam().silent) {
+  if (GetParam().then == Then::kIsSilent) {
     EXPECT_TRUE(stays());
-    wait(GetParam().assumed ? kClcDetectionTimeout : config.smc.handshake_timeout);
+    wait(assumed ? kClcDetectionTimeout : config.smc.handshake_timeout);
   }
   if (!GetParam().reason) {
-    EXPECT_EQ(end_why(), "the handshake failed");
+    const bool closed = GetParam().then >= Then::kEnds;
+    EXPECT_EQ(end_why(), closed ? kClosed : "the handshake failed");
+    if (closed) return;
+    groups.peers().for_each([](Group& each) { EXPECT_TRUE(each.protocol().terminated()); });
     return expect_refused();
   }
   dial_for_tcp();
@@ -638,88 +629,46 @@ TEST_P(StrangerTest, IsTcpUnlessItSpeaksClc) {
   expect_refused(0);
 }
 
+constexpr Stranger::At kOption = Stranger::At::kOption, kAssumed = Stranger::At::kAssumed,
+                       kAccept = Stranger::At::kAccept;
+
 INSTANTIATE_TEST_SUITE_P(
     Each, StrangerTest,
     testing::Values(
-        Stranger{"PlainBytesBehindTheOption", false, "GET / HTTP/1.1", false, R::kOptionStripped},
-        Stranger{"PlainBytesOfAnAssumedPeer", true, "GET / HTTP/1.1", false, R::kPeerNotInjected},
-        Stranger{"BytesThatBeginLikeClc", false, "\xe2\xd4GET /", false, R::kOptionStripped},
-        Stranger{"AnotherMessageThanAProposal", false,
-                 encoded(wire::AcceptConfirm{.alert_token = AlertToken{1}}), false, std::nullopt},
-        Stranger{"SilenceBehindTheOption", false, "", true, std::nullopt},
-        Stranger{"SilenceOfAnAssumedPeer", true, "", true, R::kPeerNotInjected},
-        Stranger{"HalfAMessageOfAnAssumedPeer", true, encoded(wire::Decline{}).substr(0, 20), true,
-                 std::nullopt}),
+        Stranger{"PlainBytesBehindTheOption", kOption, "GET /", Then::kGoesOn, R::kOptionStripped},
+        Stranger{"PlainBytesOfAnAssumedPeer", kAssumed, "GET /", Then::kGoesOn,
+                 R::kPeerNotInjected},
+        Stranger{"BytesThatBeginLikeClc", kOption, "\xe2\xd4GET /", Then::kGoesOn,
+                 R::kOptionStripped},
+        Stranger{"AnEndWithoutAByte", kOption, "", Then::kEnds, R::kOptionStripped},
+        Stranger{"AnotherMessageThanAProposal", kOption,
+                 encoded(wire::AcceptConfirm{.alert_token = AlertToken{1}}), Then::kGoesOn,
+                 std::nullopt},
+        Stranger{"SilenceBehindTheOption", kOption, "", Then::kIsSilent, std::nullopt},
+        Stranger{"SilenceOfAnAssumedPeer", kAssumed, "", Then::kIsSilent, R::kPeerNotInjected},
+        Stranger{"HalfAMessageOfAnAssumedPeer", kAssumed, encoded(wire::Decline{}).substr(0, 20),
+                 Then::kIsSilent, std::nullopt},
+        Stranger{"PlainBytesBehindTheAccept", kAccept, "GET /", Then::kGoesOn, std::nullopt},
+        Stranger{"SilenceBehindTheAccept", kAccept, "", Then::kIsSilent, std::nullopt},
+        Stranger{"AResetAtOnce", kOption, "", Then::kResets, std::nullopt},
+        Stranger{"AnEndInAMessage", kOption, encoded(wire::Decline{}).substr(0, 20), Then::kEnds,
+                 std::nullopt},
+        Stranger{"AnEndBehindTheAccept", kAccept, "", Then::kEnds, std::nullopt},
+        Stranger{"AResetBehindTheAccept", kAccept, "", Then::kResets, std::nullopt}),
     CaseName());
-
-TEST_F(InboundHandshakeTest, NoClcBehindTheAcceptEndsTheSession) {
-  accept_proposal();
-  net->feed("GET / HTTP/1.1");
-  turn();
-  EXPECT_EQ(end_why(), "the handshake failed");
-  expect_refused();
-  EXPECT_TRUE(group().protocol().terminated());
-}
-
-TEST_F(InboundHandshakeTest, SilenceBehindTheAcceptEndsTheSession) {
-  accept_proposal();
-  wait(config.smc.handshake_timeout);
-  EXPECT_EQ(end_why(), "the handshake failed");
-  expect_refused();
-}
 
 TEST_F(InboundHandshakeTest, NoClcBehindAHandOverEndsTheSession) {
   await_framed();
-  net->feed("GET / HTTP/1.1");
-  turn();
-  ASSERT_TRUE(next<FramesStage>());
-  follow();
+  peer_says("GET / HTTP/1.1");
+  follow_to<FramesStage>();
   EXPECT_EQ(end_why(), "reset");
 }
-
-// The stream ends.
-
-TEST_F(InboundHandshakeTest, AClientThatEndsWithoutAByteSpeaksPlainTcp) {
-  await();
-  net->feed_end();
-  turn();
-  dial_for_tcp();
-  expect_tcp(Side::kLocal, R::kOptionStripped);
-}
-
-struct StreamEnd : Case {
-  bool accepted;
-  std::string sent;
-  bool reset;
-};
-
-class InboundEndTest : public InboundHandshakeTest,
-                       public testing::WithParamInterface<StreamEnd> {};
-
-TEST_P(InboundEndTest, EndsTheSession) {
-  if (GetParam().accepted)
-    accept_proposal();
-  else
-    await();
-  net->feed(GetParam().sent);
-  GetParam().reset ? net->feed_reset() : net->feed_end();
-  turn();
-  EXPECT_EQ(end_why(), kClosed);
-}
-
-INSTANTIATE_TEST_SUITE_P(Each, InboundEndTest,
-                         testing::Values(StreamEnd{"ResetAtOnce", false, "", true},
-                                         StreamEnd{"ClosedInAMessage", false,
-                                                   encoded(wire::Decline{}).substr(0, 20), false},
-                                         StreamEnd{"ClosedBehindTheAccept", true, "", false},
-                                         StreamEnd{"ResetBehindTheAccept", true, "", true}),
-                         CaseName());
 
 // A client that may begin with frames.
 
 class FramesOrProposalTest : public InboundHandshakeTest {
  protected:
-  void await_first_bytes() {
+  void SetUp() override {
     open(Direction::kInbound);
     pay();
     without_frames = session->memory.charged_bytes();
@@ -729,7 +678,6 @@ class FramesOrProposalTest : public InboundHandshakeTest {
 };
 
 TEST_F(FramesOrProposalTest, BehindThePrefaceTheApplicationIsDialled) {
-  await_first_bytes();
   for (const char byte : std::string(kPreface)) {
     EXPECT_TRUE(stays());
     net->feed(std::string(1, byte));
@@ -746,18 +694,15 @@ TEST_F(FramesOrProposalTest, BehindThePrefaceTheApplicationIsDialled) {
 }
 
 TEST_F(FramesOrProposalTest, FramesAreRefusedWithoutMemoryForThem) {
-  await_first_bytes();
   spend_memory();
   EXPECT_TRUE(stays());
-  net->feed(kPreface);
-  turn();
+  peer_says(kPreface);
   EXPECT_EQ(end_why(), "memory.limit is spent");
   EXPECT_EQ(stats.refused_memory.get(), 1U);
   EXPECT_EQ(network.dials, 0U);
 }
 
 TEST_F(FramesOrProposalTest, AProposalIsAnsweredAndNeedsNoMemoryForFrames) {
-  await_first_bytes();
   send(proposal());
   dial_application();
   EXPECT_TRUE(take_written<wire::AcceptConfirm>(*net).first_contact);
@@ -765,9 +710,7 @@ TEST_F(FramesOrProposalTest, AProposalIsAnsweredAndNeedsNoMemoryForFrames) {
 }
 
 TEST_F(FramesOrProposalTest, AnythingElseIsForTheApplication) {
-  await_first_bytes();
-  net->feed(std::string(kPreface).substr(0, 3) + "no");
-  turn();
+  peer_says(std::string(kPreface).substr(0, 3) + "no");
   dial_for_tcp();
   expect_tcp(Side::kLocal, R::kOptionStripped);
   EXPECT_EQ(tcp_result()->unread.size(), 5U);

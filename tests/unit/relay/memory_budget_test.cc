@@ -54,59 +54,14 @@ TEST_F(Budget, AChargeThatWouldLeaveTooLittleForOthersIsRefused) {
   EXPECT_EQ(budget_.left_bytes(), 32 * kMiB);
 }
 
-class PeerRingsOfAGroup : public Budget {
- protected:
-  void claim(const PeerRingId& ring, std::size_t bytes = kMiB) {
-    auto reserved = rings_.reserve(bytes);
-    ASSERT_TRUE(reserved);
-    ASSERT_TRUE(rings_.claim(*reserved, ring, bytes));
-  }
-  std::size_t charged() const { return budget_.used_bytes(MemoryUse::kPeerRings); }
-
-  PeerRings rings_{budget_};
-  const PeerRingId first_{RemoteKey{7}, RemoteAddress{4096}};
-  const PeerRingId second_{RemoteKey{7}, RemoteAddress{8192}};
-  const PeerRingId other_{RemoteKey{8}, RemoteAddress{4096}};
-};
-
-TEST_F(PeerRingsOfAGroup, AnElementIsPaidForOnceHoweverManyConnectionsUseIt) {
-  for (int i = 0; i < 3; ++i) {
-    claim(first_);
-    rings_.release(first_);
-  }
-  EXPECT_EQ(charged(), kMiB);
-}
-
-TEST_F(PeerRingsOfAGroup, ALargerElementThanAssumedNeedsRoomForTheRest) {
-  auto reserved = rings_.reserve(kMiB);
+TEST_F(Budget, ALargerElementOfThePeerThanAssumedNeedsRoomForTheRest) {
+  constexpr PeerRingId kRing{RemoteKey{7}, RemoteAddress{4096}};
+  PeerRings rings(budget_);
+  auto reserved = rings.reserve(kMiB);
   ASSERT_TRUE(reserved);
-  EXPECT_FALSE(rings_.claim(*reserved, first_, 25 * kMiB));
-  EXPECT_TRUE(rings_.claim(*reserved, first_, 2 * kMiB));
-  EXPECT_EQ(charged(), 2 * kMiB);
-}
-
-TEST_F(PeerRingsOfAGroup, ADeletedKeyFreesItsElementsOnceNobodyUsesThem) {
-  claim(first_);
-  claim(second_);
-  claim(other_);
-  EXPECT_FALSE(rings_.release(first_));
-  EXPECT_FALSE(rings_.forget(RemoteKey{7}));
-  EXPECT_EQ(charged(), 2 * kMiB);
-  EXPECT_TRUE(rings_.release(second_));
-  EXPECT_EQ(charged(), kMiB);
-  EXPECT_FALSE(rings_.release(other_));
-  EXPECT_TRUE(rings_.forget(RemoteKey{8}));
-  EXPECT_EQ(charged(), 0u);
-}
-
-TEST_F(PeerRingsOfAGroup, APeerThatNamesAnotherElementEachTimeIsNoticed) {
-  for (std::uint32_t i = 0; i <= kIdlePeerRingsMax; ++i) {
-    EXPECT_FALSE(rings_.crowded());
-    const PeerRingId ring{RemoteKey{1}, RemoteAddress{i * 16384ULL}};
-    claim(ring, 16384);
-    rings_.release(ring);
-  }
-  EXPECT_TRUE(rings_.crowded());
+  EXPECT_FALSE(rings.claim(*reserved, kRing, 25 * kMiB));
+  EXPECT_TRUE(rings.claim(*reserved, kRing, 2 * kMiB));
+  EXPECT_EQ(budget_.used_bytes(MemoryUse::kPeerRings), 2 * kMiB);
 }
 
 }  // namespace

@@ -71,15 +71,13 @@ class PeerMemoryTest : public DriverTest {
 TEST_F(PeerMemoryTest, AnElementIsReachedByTheKeyOfEachLink) {
   add_second_link({{kRkey, kRkeyOnSecondLink, kAddressOnSecondLink}});
   const SmcRelay& relay = add_connection(1);
-  const auto first = peer.find(relay.buffers(), 0);
-  ASSERT_TRUE(first);
-  EXPECT_EQ(first->rkey, kRkey);
-  EXPECT_EQ(first->address.value, kAddress.value + kElementBytes);
-  EXPECT_EQ(first->size_bytes, kElementBytes);
-  const auto second = peer.find(relay.buffers(), 1);
-  ASSERT_TRUE(second);
-  EXPECT_EQ(second->rkey, kRkeyOnSecondLink);
-  EXPECT_EQ(second->address.value, kAddressOnSecondLink.value + kElementBytes);
+  const auto first = peer.find(relay.buffers(), 0).value();
+  EXPECT_EQ(first.rkey, kRkey);
+  EXPECT_EQ(first.address.value, kAddress.value + kElementBytes);
+  EXPECT_EQ(first.size_bytes, kElementBytes);
+  const auto second = peer.find(relay.buffers(), 1).value();
+  EXPECT_EQ(second.rkey, kRkeyOnSecondLink);
+  EXPECT_EQ(second.address.value, kAddressOnSecondLink.value + kElementBytes);
 }
 
 TEST_F(PeerMemoryTest, WithoutTheKeyOfALinkNothingIsFoundThere) {
@@ -110,14 +108,6 @@ TEST_F(PeerMemoryTest, OtherMemoryIsOpenedByItsKeyAlone) {
   EXPECT_TRUE(relay.buffers().remote().empty());
   EXPECT_EQ(relay.buffers().peer().rmb, (smc::RmbKey{RemoteKey{3}, RemoteAddress{5}}));
   EXPECT_EQ(relay.buffers().named_on(), smc::LinkIndex{1});
-}
-
-TEST_F(PeerMemoryTest, AnElementThatIsNotGrantedIsNotOpened) {
-  SmcRelay& relay = add_connection(4);  // behind the last one
-  const Result<void> opened = peer.open(relay, *peer.find(relay.buffers(), 0));
-  ASSERT_FALSE(opened);
-  EXPECT_EQ(opened.error().code, Errc::kNotFound);
-  EXPECT_TRUE(relay.buffers().remote().empty());
 }
 
 TEST_F(PeerMemoryTest, WhatWasReservedPaysForTheElement) {
@@ -151,9 +141,7 @@ TEST_F(PeerMemoryTest, WhoDoesNotPayKeepsNoView) {
   const auto rest = MemoryCharge::take(budget, MemoryUse::kConnections, budget.left_bytes());
   ASSERT_TRUE(rest);
   EXPECT_STREQ(peer.reserve(kElementBytes).error().what, kBudgetSpent);
-  const Result<void> paid = peer.claim(relay, *element);
-  ASSERT_FALSE(paid);
-  EXPECT_STREQ(paid.error().what, kBudgetSpent);
+  EXPECT_STREQ(error_of(peer.claim(relay, *element)).what, kBudgetSpent);
   EXPECT_TRUE(relay.buffers().remote().empty());
   EXPECT_EQ(relay.buffers().peer_ring(), std::nullopt);
 }

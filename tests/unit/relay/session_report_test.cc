@@ -2,8 +2,6 @@
 
 #include "relay/connection/session_report.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <string>
 
@@ -36,17 +34,14 @@ class SessionReportTest : public StageTest {
 TEST_F(SessionReportTest, AFallbackNamesItsDeviceAndNetwork) {
   const std::string line = line_of(with_device());
   EXPECT_NE(line.find(" pnet=NET rnic=rnic0 "), std::string::npos) << line;
+  const std::string without = line_of(because(R::kMemory));
+  EXPECT_NE(without.find(" pnet=- rnic=- "), std::string::npos) << without;
 }
 
 TEST_F(SessionReportTest, TheConfiguredNetworkGoesBeforeThatOfTheDevice) {
   config.pnet.id = "OURS";
   const std::string line = line_of(with_device());
   EXPECT_NE(line.find(" pnet=OURS rnic=rnic0 "), std::string::npos) << line;
-}
-
-TEST_F(SessionReportTest, AFallbackWithoutDeviceSaysSo) {
-  const std::string line = line_of(because(R::kNoRoute));
-  EXPECT_NE(line.find(" pnet=- rnic=- "), std::string::npos) << line;
 }
 
 TEST_F(SessionReportTest, ADecisionHasTheStepsOfItsSetUp) {

@@ -1,8 +1,6 @@
 // The way from SMC-R back to frames.
 #include "relay/connection/smc_return.h"
 
-#include <gtest/gtest.h>
-
 #include "relay/connection/frames_stage.h"
 #include "smc_stage_fixture.h"
 #include "wire/frame.h"
@@ -36,18 +34,14 @@ class SmcReturnTest : public SmcStageTest {
     admission.start_parking();
     turn();
   }
-  void peer_says(const std::string& frames) {
-    net->feed(frames);
-    turn();
-  }
-  void lose_group() {
-    group().handle_link_failure(0, "the cable was cut", network.now());
-    settle();
-  }
 };
 
-TEST_F(SmcReturnTest, EndsWithBothSidesInFrames) {
-  begin_return();
+class BegunReturnTest : public SmcReturnTest {
+ protected:
+  void SetUp() override { begin_return(); }
+};
+
+TEST_F(BegunReturnTest, EndsWithBothSidesInFrames) {
   EXPECT_EQ(net->outgoing, return_frame(7));
   peer_says(return_frame(8));
   EXPECT_EQ(net->outgoing, return_frame(7) + returned_frame());
@@ -57,8 +51,7 @@ TEST_F(SmcReturnTest, EndsWithBothSidesInFrames) {
   EXPECT_EQ(traffic().connections_active.get(), 0U);
   follow();
   EXPECT_EQ(app->outgoing, "answer!!behind");
-  app->feed("again");
-  turn();
+  app_says("again");
   EXPECT_EQ(net->outgoing, return_frame(7) + returned_frame() + data_frame("again"));
 }
 
@@ -70,8 +63,7 @@ TEST_F(SmcReturnTest, IsBegunByThePeerToo) {
   EXPECT_TRUE(next<FramesStage>());
 }
 
-TEST_F(SmcReturnTest, WaitsForWhatIsUnderWayOverSmc) {
-  begin_return();
+TEST_F(BegunReturnTest, WaitsForWhatIsUnderWayOverSmc) {
   peer_says(return_frame(12));
   EXPECT_EQ(net->outgoing, return_frame(7));
   receive(" bis");
@@ -83,8 +75,7 @@ TEST_F(SmcReturnTest, WaitsForWhatIsUnderWayOverSmc) {
 TEST_F(SmcReturnTest, WhatThePeerHasNoRoomForFollowsInFrames) {
   start();
   const std::size_t fits = element->size() - 1;
-  app->feed(std::string(fits + 5, 'x'));
-  turn();
+  app_says(std::string(fits + 5, 'x'));
   admission.start_parking();
   turn();
   const std::uint64_t sent = relay().connection().tx().bytes();
@@ -111,8 +102,7 @@ TEST_F(SmcReturnTest, IsNotBegunWithAPeerOfAnotherKind) {
   EXPECT_EQ(net->outgoing, "");
 }
 
-TEST_F(SmcReturnTest, IsNotAwaitedForever) {
-  begin_return();
+TEST_F(BegunReturnTest, IsNotAwaitedForever) {
   wait(kReturnWait - Duration(1));
   EXPECT_TRUE(stays());
   EXPECT_FALSE(sent().state.aborted);
@@ -121,23 +111,20 @@ TEST_F(SmcReturnTest, IsNotAwaitedForever) {
   expect_streams_reset();
 }
 
-TEST_F(SmcReturnTest, APeerThatBreaksItsRulesIsReset) {
-  begin_return();
+TEST_F(BegunReturnTest, APeerThatBreaksItsRulesIsReset) {
   peer_says(return_frame(7));  // it has sent eight
   EXPECT_TRUE(sent().state.aborted);
   expect_streams_reset();
 }
 
-TEST_F(SmcReturnTest, AnotherFrameResets) {
-  begin_return();
+TEST_F(BegunReturnTest, AnotherFrameResets) {
   peer_says(data_frame("too early"));
   EXPECT_TRUE(sent().state.aborted);
   expect_streams_reset();
 }
 
 // The peer may be in frames already, and would not learn of an abort over SMC-R.
-TEST_F(SmcReturnTest, AResetOfTheApplicationIsToldInFrames) {
-  begin_return();
+TEST_F(BegunReturnTest, AResetOfTheApplicationIsToldInFrames) {
   peer_says(return_frame(8));
   app->feed("last");
   app->feed_reset();
@@ -146,8 +133,7 @@ TEST_F(SmcReturnTest, AResetOfTheApplicationIsToldInFrames) {
   EXPECT_FALSE(sent().state.aborted);
   net->outgoing.clear();
   peer_says(returned_frame() + data_frame("unheard"));
-  ASSERT_TRUE(next<FramesStage>());
-  follow();
+  follow_to<FramesStage>();
   EXPECT_EQ(net->outgoing, data_frame("last"));
   EXPECT_EQ(end_why(), "reset");
 }
@@ -164,16 +150,14 @@ TEST_F(SmcReturnTest, WhatAnApplicationRefusesIsDropped) {
   EXPECT_FALSE(sent().state.aborted);
   net->outgoing.clear();
   peer_says(return_frame(8) + returned_frame());
-  ASSERT_TRUE(next<FramesStage>());
-  follow();
+  follow_to<FramesStage>();
   EXPECT_EQ(app->outgoing, "");
   EXPECT_EQ(net->outgoing, returned_frame() + data_frame("last"));
   EXPECT_EQ(end_why(), "reset");
 }
 
 // Both have said that they have all: the group is not needed any more.
-TEST_F(SmcReturnTest, TheGroupMayBeLostAtTheEnd) {
-  begin_return();
+TEST_F(BegunReturnTest, TheGroupMayBeLostAtTheEnd) {
   peer_says(return_frame(8));
   lose_group();
   EXPECT_TRUE(stays());
@@ -181,14 +165,12 @@ TEST_F(SmcReturnTest, TheGroupMayBeLostAtTheEnd) {
   EXPECT_TRUE(next<FramesStage>());
 }
 
-TEST_F(SmcReturnTest, AGroupLostBeforeResets) {
-  begin_return();
+TEST_F(BegunReturnTest, AGroupLostBeforeResets) {
   lose_group();
   expect_streams_reset();
 }
 
-TEST_F(SmcReturnTest, AGroupLostAtTheEndAndNoAnswerResets) {
-  begin_return();
+TEST_F(BegunReturnTest, AGroupLostAtTheEndAndNoAnswerResets) {
   peer_says(return_frame(8));
   lose_group();
   wait(kReturnWait);
@@ -196,8 +178,7 @@ TEST_F(SmcReturnTest, AGroupLostAtTheEndAndNoAnswerResets) {
   EXPECT_EQ(end_why(), "");
 }
 
-TEST_F(SmcReturnTest, AGroupLostAtTheEndAndABrokenRuleResets) {
-  begin_return();
+TEST_F(BegunReturnTest, AGroupLostAtTheEndAndABrokenRuleResets) {
   peer_says(return_frame(8));
   lose_group();
   peer_says(return_frame(8));
@@ -236,8 +217,7 @@ TEST_F(ClosedReturnTest, EndsInFrames) {
 
 TEST_F(ClosedReturnTest, EndsInOrderWithAPeerThatEndsOverSmc) {
   close_both_while_returning();
-  net->feed_end();
-  turn();
+  end_peer();
   EXPECT_EQ(end_why(), "");
   EXPECT_FALSE(app->reset);
   EXPECT_EQ(stats.connections_reset.get(), 0U);
@@ -245,9 +225,7 @@ TEST_F(ClosedReturnTest, EndsInOrderWithAPeerThatEndsOverSmc) {
 
 TEST_F(ClosedReturnTest, ASilentPeerIsNotAwaitedForever) {
   close_both_while_returning();
-  wait(kReturnWait - Duration(1));
-  EXPECT_TRUE(stays());
-  wait(Duration(1));
+  wait_all_of(kReturnWait);
   EXPECT_EQ(end_why(), "");
   EXPECT_FALSE(app->reset);
 }

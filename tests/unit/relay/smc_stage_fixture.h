@@ -74,10 +74,6 @@ class SmcStageTest : public HandshakeTest {
   std::string element_text(std::size_t count) const {
     return {reinterpret_cast<const char*>(element->data()), count};
   }
-  void end_application() {
-    app->feed_end();
-    turn();
-  }
   // Both applications have ended, and the peer has not confirmed that.
   void end_both() {
     end_application();

@@ -17,10 +17,24 @@ namespace {
 
 constexpr std::size_t kMiB = 1024 * 1024;
 
-// The charge does not depend on sockets, and a stream without descriptor is not changed.
-TEST(SocketMemory, BeginsSmallerAsTheBudgetIsUsedUpAndThenNotAtAll) {
+class SocketMemoryTest : public testing::Test {
+ protected:
+  explicit SocketMemoryTest(std::size_t limit_bytes = 32 * kMiB) : budget(limit_bytes, 0, stats) {}
+
+  SocketMemory begin() { return SocketMemory::begin(budget, Direction::kOutbound).value(); }
+
   WorkerStats stats;
-  MemoryBudget budget(32 * kMiB, 0, stats);
+  MemoryBudget budget;
+  FakeStream app, net;
+};
+
+class MoreSocketMemoryTest : public SocketMemoryTest {
+ protected:
+  MoreSocketMemoryTest() : SocketMemoryTest(64 * kMiB) {}
+};
+
+// The charge does not depend on sockets, and a stream without descriptor is not changed.
+TEST_F(SocketMemoryTest, BeginsSmallerAsTheBudgetIsUsedUpAndThenNotAtAll) {
   std::vector<SocketMemory> connections;
   std::size_t last = SIZE_MAX;
   while (auto memory = SocketMemory::begin(budget, Direction::kOutbound)) {
@@ -35,9 +49,7 @@ TEST(SocketMemory, BeginsSmallerAsTheBudgetIsUsedUpAndThenNotAtAll) {
   EXPECT_EQ(budget.left_bytes(), 32 * kMiB);
 }
 
-TEST(SocketMemory, InboundConnectionsLeaveMemoryToTheApplicationsOwn) {
-  WorkerStats stats;
-  MemoryBudget budget(32 * kMiB, 0, stats);
+TEST_F(SocketMemoryTest, InboundConnectionsLeaveMemoryToTheApplicationsOwn) {
   std::vector<SocketMemory> inbound;
   while (auto memory = SocketMemory::begin(budget, Direction::kInbound))
     inbound.push_back(std::move(*memory));
@@ -46,23 +58,20 @@ TEST(SocketMemory, InboundConnectionsLeaveMemoryToTheApplicationsOwn) {
   EXPECT_TRUE(SocketMemory::begin(budget, Direction::kOutbound));
 }
 
-TEST(SocketMemory, WhatFramesMayCarryIsPaidForBeforeTheyBegin) {
-  WorkerStats stats;
-  MemoryBudget budget(32 * kMiB, 0, stats);
-  auto memory = SocketMemory::begin(budget, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  const std::size_t before = memory->charged_bytes();
-  ASSERT_TRUE(memory->begin_frames(smc::kFramedBytesMax));
-  EXPECT_EQ(memory->charged_bytes(), before + smc::kFramedBytesMax);
-  memory->keep_ahead(smc::kFramedBytesMax);
-  EXPECT_EQ(memory->charged_bytes(), before + smc::kFramedBytesMax);
-  memory->keep_ahead(100'000);
-  EXPECT_EQ(memory->charged_bytes(), before + 100'000);
+TEST_F(SocketMemoryTest, WhatFramesMayCarryIsPaidForBeforeTheyBegin) {
+  SocketMemory memory = begin();
+  const std::size_t before = memory.charged_bytes();
+  ASSERT_TRUE(memory.begin_frames(smc::kFramedBytesMax));
+  EXPECT_EQ(memory.charged_bytes(), before + smc::kFramedBytesMax);
+  memory.keep_ahead(smc::kFramedBytesMax);
+  EXPECT_EQ(memory.charged_bytes(), before + smc::kFramedBytesMax);
+  memory.keep_ahead(100'000);
+  EXPECT_EQ(memory.charged_bytes(), before + 100'000);
   // Nothing is taken again.
-  memory->keep_ahead(smc::kFramedBytesMax);
-  EXPECT_EQ(memory->charged_bytes(), before + 100'000);
-  memory->keep_ahead(0);
-  EXPECT_EQ(memory->charged_bytes(), before);
+  memory.keep_ahead(smc::kFramedBytesMax);
+  EXPECT_EQ(memory.charged_bytes(), before + 100'000);
+  memory.keep_ahead(0);
+  EXPECT_EQ(memory.charged_bytes(), before);
 }
 
 TEST(SocketMemory, FramesAreRefusedBeforeConnectionsWithoutThemAre) {
@@ -89,50 +98,37 @@ TEST(SocketMemory, FramesAreRefusedBeforeConnectionsWithoutThemAre) {
 
 // A connection that leaves SMC-R needs what frames may carry, and its ring. It takes no more than
 // it has, if smaller sockets make that enough.
-TEST(SocketMemory, LeavingSmcIsPaidForOrChangesNothing) {
+TEST_F(SocketMemoryTest, LeavingSmcIsPaidForOrChangesNothing) {
   constexpr std::size_t kRing = 4 * kMiB;
-  WorkerStats stats;
-  MemoryBudget budget(32 * kMiB, 0, stats);
-  FakeStream app, net;
-  auto memory = SocketMemory::begin(budget, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  memory->become_smc(net);
-  const std::size_t over_smc = memory->charged_bytes();
+  SocketMemory memory = begin();
+  memory.become_smc(net);
+  const std::size_t over_smc = memory.charged_bytes();
   ASSERT_TRUE(budget.take(MemoryUse::kConnections, budget.left_bytes()));
-  EXPECT_FALSE(memory->leave_smc(app, net, kRing));
-  EXPECT_EQ(memory->charged_bytes(), over_smc);
+  EXPECT_FALSE(memory.leave_smc(app, net, kRing));
+  EXPECT_EQ(memory.charged_bytes(), over_smc);
   budget.give_back(MemoryUse::kConnections, 5 * kMiB);
-  EXPECT_TRUE(memory->leave_smc(app, net, kRing));
-  EXPECT_GE(memory->charged_bytes(), smc::kFramedBytesMax + kRing);
-  EXPECT_LE(memory->charged_bytes(), over_smc + 5 * kMiB);
+  EXPECT_TRUE(memory.leave_smc(app, net, kRing));
+  EXPECT_GE(memory.charged_bytes(), smc::kFramedBytesMax + kRing);
+  EXPECT_LE(memory.charged_bytes(), over_smc + 5 * kMiB);
 }
 
-TEST(SocketMemory, LeavingSmcTakesLittleWhereSmallerSocketsSuffice) {
-  WorkerStats stats;
-  MemoryBudget budget(64 * kMiB, 0, stats);
-  FakeStream app, net;
-  auto memory = SocketMemory::begin(budget, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  memory->become_smc(net);
-  const std::size_t over_smc = memory->charged_bytes();
+TEST_F(MoreSocketMemoryTest, LeavingSmcTakesLittleWhereSmallerSocketsSuffice) {
+  SocketMemory memory = begin();
+  memory.become_smc(net);
+  const std::size_t over_smc = memory.charged_bytes();
   ASSERT_TRUE(budget.take(MemoryUse::kConnections, budget.left_bytes()));
   // The window of the application's socket stays.
   budget.give_back(MemoryUse::kConnections, smc::kFramedBytesMax);
-  EXPECT_TRUE(memory->leave_smc(app, net, 64 * 1024));
-  EXPECT_LE(memory->charged_bytes(), over_smc + smc::kFramedBytesMax);
+  EXPECT_TRUE(memory.leave_smc(app, net, 64 * 1024));
+  EXPECT_LE(memory.charged_bytes(), over_smc + smc::kFramedBytesMax);
 }
 
-TEST(SocketMemory, LeavingSmcKeepsLargeBuffersWhileHalfOfTheBudgetIsLeft) {
-  constexpr std::size_t kLimit = 64 * kMiB;
-  WorkerStats stats;
-  MemoryBudget budget(kLimit, 0, stats);
-  FakeStream app, net;
+TEST_F(MoreSocketMemoryTest, LeavingSmcKeepsLargeBuffersWhileHalfOfTheBudgetIsLeft) {
   std::vector<SocketMemory> connections;
   for (int i = 0; i < 40; ++i) {
-    auto memory = SocketMemory::begin(budget, Direction::kOutbound);
-    ASSERT_TRUE(memory);
-    memory->become_smc(net);
-    connections.push_back(std::move(*memory));
+    SocketMemory memory = begin();
+    memory.become_smc(net);
+    connections.push_back(std::move(memory));
   }
   const std::size_t largest = std::size(kSocketBufferBytes) - 1;
   const std::size_t before = connections.front().charged_bytes();
@@ -140,12 +136,10 @@ TEST(SocketMemory, LeavingSmcKeepsLargeBuffersWhileHalfOfTheBudgetIsLeft) {
   EXPECT_GT(connections.front().charged_bytes(), before + 4 * kSocketBufferBytes[largest]);
   for (std::size_t i = 1; i < connections.size(); ++i)
     EXPECT_TRUE(connections[i].leave_smc(app, net, 64 * 1024)) << i;
-  EXPECT_GT(budget.left_bytes(), kLimit / 4);
+  EXPECT_GT(budget.left_bytes(), budget.limit_bytes() / 4);
 }
 
-TEST(SocketMemory, AResumedConnectionPaysForWhatWaits) {
-  WorkerStats stats;
-  MemoryBudget budget(32 * kMiB, 0, stats);
+TEST_F(SocketMemoryTest, AResumedConnectionPaysForWhatWaits) {
   const auto begun = SocketMemory::begin(budget, Direction::kOutbound);
   const auto resumed = SocketMemory::resume(budget, kMiB);
   ASSERT_TRUE(begun && resumed);
@@ -153,96 +147,87 @@ TEST(SocketMemory, AResumedConnectionPaysForWhatWaits) {
   EXPECT_FALSE(SocketMemory::resume(budget, 32 * kMiB));
 }
 
-class BoundedSockets : public testing::Test {
+class BoundedSockets : public SocketMemoryTest {
  protected:
+  BoundedSockets() : SocketMemoryTest(256 * kMiB) {}
+  // One that bounds its sockets once so much is used.
+  SocketMemory begin_bounded(std::size_t used_bytes) {
+    EXPECT_TRUE(budget.take(MemoryUse::kConnections, used_bytes));
+    SocketMemory memory = begin();
+    EXPECT_TRUE(memory.bound(*pair.dialled, SocketMemory::Leg::kApp));
+    return memory;
+  }
   std::size_t queued(int what) const {
     std::uint32_t values[SK_MEMINFO_VARS] = {};
     socklen_t length = sizeof values;
-    EXPECT_EQ(::getsockopt(pair_.dialled->descriptor(), SOL_SOCKET, SO_MEMINFO, values, &length),
-              0);
+    EXPECT_EQ(::getsockopt(pair.dialled->descriptor(), SOL_SOCKET, SO_MEMINFO, values, &length), 0);
     return values[what];
   }
 
-  WorkerStats stats_;
-  MemoryBudget budget_{256 * kMiB, 0, stats_};
-  event::SocketPair pair_;
+  event::SocketPair pair;
 };
 
 TEST_F(BoundedSockets, AReaderThatStallsCostsNoMoreThanWasSetAside) {
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
+  SocketMemory memory = begin_bounded(200 * kMiB);
   const std::string piece(kCopyBytes, 'x');
   // The other side reads nothing; only the kernel's buffers accept data.
-  while (event::SocketPair::write(*pair_.dialled, piece) != 0)
-    ASSERT_LE(queued(SK_MEMINFO_WMEM_QUEUED), memory->charged_bytes() - kConnectionBytes);
+  while (event::SocketPair::write(*pair.dialled, piece) != 0)
+    ASSERT_LE(queued(SK_MEMINFO_WMEM_QUEUED), memory.charged_bytes() - kConnectionBytes);
   EXPECT_LE(queued(SK_MEMINFO_WMEM_QUEUED), 2 * kLeastSendBytes);
 }
 
 TEST_F(BoundedSockets, AConnectionThatMovesBytesGrowsWhileHalfOfTheBudgetIsFree) {
   // It does not begin with the largest buffers.
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
-  const std::size_t before = memory->charged_bytes();
+  SocketMemory memory = begin_bounded(65 * kMiB);
+  const std::size_t before = memory.charged_bytes();
   const std::size_t buffer = queued(SK_MEMINFO_SNDBUF);
-  memory->moved(kMiB, *pair_.dialled, pair_.accepted.get());
-  EXPECT_GT(memory->charged_bytes(), before);
+  memory.moved(kMiB, *pair.dialled, pair.accepted.get());
+  EXPECT_GT(memory.charged_bytes(), before);
   EXPECT_GT(queued(SK_MEMINFO_SNDBUF), buffer);
 
-  auto late = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
+  auto late = SocketMemory::begin(budget, Direction::kOutbound);
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 65 * kMiB));
   const std::size_t least = late->charged_bytes();
-  late->moved(kMiB, *pair_.dialled, pair_.accepted.get());
+  late->moved(kMiB, *pair.dialled, pair.accepted.get());
   const std::size_t next = late->charged_bytes();
   EXPECT_GT(next, least);
   EXPECT_LT(next, 3 * least);
-  late->moved(2 * kMiB, *pair_.dialled, pair_.accepted.get());
+  late->moved(2 * kMiB, *pair.dialled, pair.accepted.get());
   EXPECT_EQ(late->charged_bytes(), next);
 
-  auto last = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 65 * kMiB));
-  last->moved(kMiB, *pair_.dialled, pair_.accepted.get());
+  auto last = SocketMemory::begin(budget, Direction::kOutbound);
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 65 * kMiB));
+  last->moved(kMiB, *pair.dialled, pair.accepted.get());
   EXPECT_EQ(last->charged_bytes(), least);
 }
 
 TEST_F(BoundedSockets, WhereMemoryIsPlentySocketsAreBoundedOnceTheyHaveMovedBytes) {
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
+  SocketMemory memory = begin();
   const std::size_t before = queued(SK_MEMINFO_SNDBUF);
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
-  memory->moved(kBoundAtBytes - 1, *pair_.accepted, pair_.dialled.get());
+  ASSERT_TRUE(memory.bound(*pair.dialled, SocketMemory::Leg::kApp));
+  memory.moved(kBoundAtBytes - 1, *pair.accepted, pair.dialled.get());
   EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), before);
-  memory->moved(kBoundAtBytes, *pair_.accepted, pair_.dialled.get());
+  memory.moved(kBoundAtBytes, *pair.accepted, pair.dialled.get());
   EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[kApplicationLevel]);
 }
 
 TEST_F(BoundedSockets, WhereMemoryIsShortSocketsAreBoundedAtOnce) {
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
+  SocketMemory memory = begin_bounded(200 * kMiB);
   EXPECT_EQ(queued(SK_MEMINFO_SNDBUF), 4608U);  // the kernel's minimum
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[0]);
 }
 
 // The defaults of the kernel are what a stream of a connection can cost before it is bounded.
 TEST_F(BoundedSockets, AnUnboundedStreamCostsNoMoreThanWasSetAside) {
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
+  SocketMemory memory = begin_bounded(0);
   const std::string piece(kBoundAtBytes - 1, 'x');
-  event::SocketPair::write(*pair_.dialled, piece);
-  EXPECT_LE(queued(SK_MEMINFO_WMEM_QUEUED), memory->charged_bytes() - kConnectionBytes);
-  EXPECT_LE(queued(SK_MEMINFO_RCVBUF), memory->charged_bytes() - kConnectionBytes);
+  event::SocketPair::write(*pair.dialled, piece);
+  EXPECT_LE(queued(SK_MEMINFO_WMEM_QUEUED), memory.charged_bytes() - kConnectionBytes);
+  EXPECT_LE(queued(SK_MEMINFO_RCVBUF), memory.charged_bytes() - kConnectionBytes);
 }
 
-TEST(SocketMemory, NewConnectionsBeginSmallerWhenAnEighthIsUsed) {
-  WorkerStats stats;
-  MemoryBudget budget(64 * kMiB, 0, stats);
+TEST_F(MoreSocketMemoryTest, NewConnectionsBeginSmallerWhenAnEighthIsUsed) {
   EXPECT_EQ(SocketMemory::level_for(budget), kApplicationLevel);
   ASSERT_TRUE(budget.take(MemoryUse::kConnections, 8 * kMiB));
   EXPECT_EQ(SocketMemory::level_for(budget), kApplicationLevel);
@@ -252,9 +237,7 @@ TEST(SocketMemory, NewConnectionsBeginSmallerWhenAnEighthIsUsed) {
   EXPECT_EQ(SocketMemory::level_for(budget), kLeastLevel);
 }
 
-TEST(SocketMemory, AllConnectionsBeginSmallWhereTheLimitIs) {
-  WorkerStats stats;
-  MemoryBudget budget(32 * kMiB, 0, stats);
+TEST_F(SocketMemoryTest, AllConnectionsBeginSmallWhereTheLimitIs) {
   EXPECT_EQ(SocketMemory::level_for(budget), kLeastLevel);
 }
 
@@ -273,40 +256,35 @@ TEST(SocketMemory, AsManyConnectionsFitAsIsPromised) {
 
 // What comes within a window that has been announced would be dropped.
 TEST_F(BoundedSockets, AConnectionKeepsRoomForItsFirstWindow) {
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 100 * kMiB));
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  const std::size_t before = memory->charged_bytes();
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 100 * kMiB));
+  SocketMemory memory = begin();
+  const std::size_t before = memory.charged_bytes();
+  ASSERT_TRUE(memory.bound(*pair.dialled, SocketMemory::Leg::kApp));
   constexpr std::size_t kRoom = 2 * kSocketBufferBytes[kFirstWindowLevel];
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), kRoom);
-  EXPECT_EQ(memory->charged_bytes(), before + kRoom - 2 * kSocketBufferBytes[0]);
+  EXPECT_EQ(memory.charged_bytes(), before + kRoom - 2 * kSocketBufferBytes[0]);
 }
 
 TEST_F(BoundedSockets, RoomForFirstWindowsLeavesHalfToOthers) {
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  const std::size_t before = memory->charged_bytes();
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 200 * kMiB));
+  SocketMemory memory = begin();
+  const std::size_t before = memory.charged_bytes();
+  ASSERT_TRUE(memory.bound(*pair.dialled, SocketMemory::Leg::kApp));
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[0]);
-  EXPECT_EQ(memory->charged_bytes(), before);
+  EXPECT_EQ(memory.charged_bytes(), before);
 }
 
 TEST_F(BoundedSockets, ABufferThatWasChosenInTimeIsNotCharged) {
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  const std::size_t before = memory->charged_bytes();
-  SocketMemory::prepare(pair_.dialled->descriptor(), memory->dialled_level());
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 200 * kMiB));
+  SocketMemory memory = begin();
+  const std::size_t before = memory.charged_bytes();
+  SocketMemory::prepare(pair.dialled->descriptor(), memory.dialled_level());
+  ASSERT_TRUE(memory.bound(*pair.dialled, SocketMemory::Leg::kApp));
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), 2 * kSocketBufferBytes[0]);
-  EXPECT_EQ(memory->charged_bytes(), before);
+  EXPECT_EQ(memory.charged_bytes(), before);
 }
 
-TEST(SocketMemory, FramesAreOfferedWhileAQuarterIsLeftAndAgainFromThreeEighths) {
-  WorkerStats stats;
-  MemoryBudget budget(32 * kMiB, 0, stats);
+TEST_F(SocketMemoryTest, FramesAreOfferedWhileAQuarterIsLeftAndAgainFromThreeEighths) {
   ASSERT_TRUE(budget.take(MemoryUse::kConnections, 24 * kMiB));
   EXPECT_TRUE(SocketMemory::affords_frames(budget, true));
   EXPECT_FALSE(SocketMemory::affords_frames(budget, false));
@@ -317,54 +295,50 @@ TEST(SocketMemory, FramesAreOfferedWhileAQuarterIsLeftAndAgainFromThreeEighths) 
 }
 
 TEST_F(BoundedSockets, AnSmcConnectionGivesBackWhatTcpWouldNeed) {
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  const std::size_t before = memory->charged_bytes();
-  memory->become_smc(*pair_.accepted);
-  EXPECT_LT(memory->charged_bytes(), before * 2 / 3);
+  SocketMemory memory = begin();
+  const std::size_t before = memory.charged_bytes();
+  memory.become_smc(*pair.accepted);
+  EXPECT_LT(memory.charged_bytes(), before * 2 / 3);
 }
 
 // The peer knows the window of before, and sends again when the connection is back in frames.
 TEST_F(BoundedSockets, AReceiveBufferOutlivesSmc) {
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 100 * kMiB));
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kNet));
-  memory->moved(kMiB, *pair_.accepted, pair_.dialled.get());
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 100 * kMiB));
+  SocketMemory memory = begin();
+  ASSERT_TRUE(memory.bound(*pair.dialled, SocketMemory::Leg::kNet));
+  memory.moved(kMiB, *pair.accepted, pair.dialled.get());
   const std::size_t before = queued(SK_MEMINFO_RCVBUF);
   ASSERT_GT(before, 2 * kSocketBufferBytes[kLeastLevel]);
-  memory->become_smc(*pair_.dialled);
+  memory.become_smc(*pair.dialled);
   ASSERT_LT(queued(SK_MEMINFO_RCVBUF), before);
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, budget_.left_bytes() - 256 * 1024));
-  ASSERT_TRUE(memory->leave_smc(*pair_.accepted, *pair_.dialled, 4096));
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, budget.left_bytes() - 256 * 1024));
+  ASSERT_TRUE(memory.leave_smc(*pair.accepted, *pair.dialled, 4096));
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), before);
 }
 
 TEST_F(BoundedSockets, AReceiveBufferOutlivesAProcess) {
-  auto first = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(first);
-  first->moved(kBoundAtBytes, *pair_.accepted, pair_.dialled.get());
+  SocketMemory first = begin();
+  first.moved(kBoundAtBytes, *pair.accepted, pair.dialled.get());
   const std::size_t before = queued(SK_MEMINFO_RCVBUF);
   ASSERT_EQ(before, 2 * kSocketBufferBytes[kApplicationLevel]);
   // Less than half is left for the next one, and it begins with the least.
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto next = SocketMemory::resume(budget_, 0);
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 200 * kMiB));
+  auto next = SocketMemory::resume(budget, 0);
   ASSERT_TRUE(next);
-  ASSERT_TRUE(next->bound(*pair_.dialled, SocketMemory::Leg::kNet));
+  ASSERT_TRUE(next->bound(*pair.dialled, SocketMemory::Leg::kNet));
   EXPECT_EQ(queued(SK_MEMINFO_RCVBUF), before);
   EXPECT_GT(next->charged_bytes(), before);
 }
 
 TEST_F(BoundedSockets, WhatCameInBeforeIsPaidForToo) {
-  ASSERT_TRUE(budget_.take(MemoryUse::kConnections, 200 * kMiB));
-  auto memory = SocketMemory::begin(budget_, Direction::kOutbound);
-  ASSERT_TRUE(memory);
-  const std::size_t before = memory->charged_bytes();
+  ASSERT_TRUE(budget.take(MemoryUse::kConnections, 200 * kMiB));
+  SocketMemory memory = begin();
+  const std::size_t before = memory.charged_bytes();
   const std::string flood(32 * 1024, 'x');
-  ASSERT_EQ(event::SocketPair::write(*pair_.accepted, flood), flood.size());
-  pair_.until([&] { return pair_.dialled->readable(); });
-  ASSERT_TRUE(memory->bound(*pair_.dialled, SocketMemory::Leg::kApp));
-  EXPECT_GE(memory->charged_bytes(), before + flood.size());
+  ASSERT_EQ(event::SocketPair::write(*pair.accepted, flood), flood.size());
+  pair.until([&] { return pair.dialled->readable(); });
+  ASSERT_TRUE(memory.bound(*pair.dialled, SocketMemory::Leg::kApp));
+  EXPECT_GE(memory.charged_bytes(), before + flood.size());
 }
 
 }  // namespace

@@ -197,6 +197,11 @@ class StageTest : public testing::Test {
     ASSERT_TRUE(std::holds_alternative<UseStage>(host.result));
     begin_stage(std::move(std::get<UseStage>(host.result).next));
   }
+  template <class StageType>
+  void follow_to() {
+    ASSERT_TRUE(next<StageType>());
+    follow();
+  }
   // Until nothing is left to do at this time.
   void settle() {
     bool more = true;
@@ -223,9 +228,36 @@ class StageTest : public testing::Test {
     network.time += duration;
     settle();
   }
+  // … in which the stage goes on until the last moment.
+  void wait_all_of(Duration duration) {
+    wait(duration - Duration(1));
+    EXPECT_TRUE(stays());
+    wait(Duration(1));
+  }
   void give_turn() {
     host.call(PermitGranted{});
     settle();
+  }
+  // What happens to the streams.
+  void app_says(const std::string& bytes) {
+    app->feed(bytes);
+    turn();
+  }
+  void peer_says(const std::string& bytes) {
+    net->feed(bytes);
+    turn();
+  }
+  void end_application() {
+    app->feed_end();
+    turn();
+  }
+  void end_peer() {
+    net->feed_end();
+    turn();
+  }
+  void reset_peer() {
+    net->feed_reset();
+    turn();
   }
 
   // What the stage has returned.

@@ -1,13 +1,10 @@
 // A connection that is TCP for good: its bytes, what goes ahead of them, and how it ends.
 #include "relay/connection/tcp_stage.h"
 
-#include <gtest/gtest.h>
-
-#include <array>
 #include <cerrno>
 
+#include "clc_text.h"
 #include "stage_fixture.h"
-#include "wire/clc.h"
 
 namespace fairlead::relay {
 namespace {
@@ -25,12 +22,6 @@ class TcpStageTest : public StageTest {
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto view = std::as_bytes(std::span(text.data(), text.size()));
   return {view.begin(), view.end()};
-}
-
-std::string decline_of_peer() {
-  std::array<std::byte, wire::kDeclineBytesMax> bytes;
-  const std::size_t count = wire::encode(wire::Decline{}, bytes);
-  return {reinterpret_cast<const char*>(bytes.data()), count};
 }
 
 TEST_F(TcpStageTest, CarriesBytesBothWaysAndCountsThem) {
@@ -57,26 +48,23 @@ TEST_F(TcpStageTest, GivesUnreadBytesOfThePeerBeforeAllOthers) {
   UseTcp from;
   from.unread = bytes_of("early ");
   start(Direction::kInbound, std::move(from));
-  net->feed("late");
-  turn();
+  peer_says("late");
   EXPECT_EQ(app->outgoing, "early late");
 }
 
 TEST_F(TcpStageTest, DropsALateDeclineAlsoFromUnreadBytes) {
   UseTcp from;
   from.late_decline = true;
-  from.unread = bytes_of(decline_of_peer().substr(0, 9));
+  from.unread = bytes_of(encoded(wire::Decline{}).substr(0, 9));
   start(Direction::kInbound, std::move(from));
-  net->feed(decline_of_peer().substr(9) + "data");
-  turn();
+  peer_says(encoded(wire::Decline{}).substr(9) + "data");
   EXPECT_EQ(app->outgoing, "data");
 }
 
 TEST_F(TcpStageTest, ADeclineIsForTheApplicationWhereNoneIsExpected) {
   start(Direction::kInbound);
-  net->feed(decline_of_peer());
-  turn();
-  EXPECT_EQ(app->outgoing, decline_of_peer());
+  peer_says(encoded(wire::Decline{}));
+  EXPECT_EQ(app->outgoing, encoded(wire::Decline{}));
 }
 
 // What the frames have left is passed on first, and their count goes on.
@@ -119,8 +107,7 @@ TEST_F(TcpStageTest, PassesOnAnEndThatFramesHaveRead) {
 
 TEST_F(TcpStageTest, ALongTurnGoesOnInTheNext) {
   start();
-  app->feed(std::string(3 * kTurnBytesMax, 'x'));
-  turn();
+  app_says(std::string(3 * kTurnBytesMax, 'x'));
   EXPECT_EQ(net->outgoing.size(), 3 * kTurnBytesMax);
 }
 
@@ -131,8 +118,7 @@ TEST_F(TcpStageTest, EndsInOrderWhenBothSidesHaveEnded) {
   turn();
   EXPECT_TRUE(net->shut_down);
   EXPECT_TRUE(stays());
-  net->feed_end();
-  turn();
+  end_peer();
   EXPECT_TRUE(app->shut_down);
   EXPECT_EQ(end_why(), "");
 }
