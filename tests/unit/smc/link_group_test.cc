@@ -9,7 +9,7 @@ using Kind = GroupEvent::Kind;
 
 class GroupPair : public LinkHosts {
  protected:
-  const GroupTimes times;
+  const GroupTimes times{};
 };
 
 TEST_F(GroupPair, FirstContactConfirmsLinkOneOnBothSides) {
