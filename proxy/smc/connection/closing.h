@@ -89,6 +89,9 @@ inline void Closing::fill(wire::CdcMessage& cdc, bool drained) {
     }
   }
   cdc.state = sent_;
+  // Behind an abort nothing is written again. If bytes died with a link, the FIN behind them must
+  // not be said over the next one: the peer would take the stream for whole.
+  if (sent_.aborted && !drained) cdc.state.done_writing = false;
 }
 
 inline bool Closing::take(const wire::ConnectionStateFlags& flags) {

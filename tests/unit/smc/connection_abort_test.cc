@@ -158,6 +158,22 @@ TEST_F(ConnectionAbort, AnAbortAtOnceWritesNothingMore) {
   EXPECT_EQ(again.write_count, 0U);
 }
 
+// It would be a FIN before the end: nothing is written again behind an abort.
+TEST_F(ConnectionAbort, AFinWhoseBytesDiedWithTheLinkIsNotSaidOverTheNext) {
+  pair = ConnectionPair(16384, 16384, 16384);
+  pair.write(pair.a, "whole");
+  pair.a.connection.shutdown_write();
+  const Transmit lost = pair.next_transmit(pair.a);
+  EXPECT_TRUE(lost.cdc.state.done_writing);
+  pair.a.connection.abort(Connection::Abort::kBehindData);
+  (void)pair.next_transmit(pair.a);
+  pair.a.connection.handle_link_switched(pair.a.connection.tx().element());
+  const Transmit again = pair.next_transmit(pair.a);
+  EXPECT_TRUE(again.cdc.state.aborted);
+  EXPECT_FALSE(again.cdc.state.done_writing);
+  EXPECT_EQ(again.cdc.producer, wire::CdcCursor{});
+}
+
 // Its application reads nothing any more.
 TEST_F(ConnectionAbort, NothingIsWrittenFromTheSendRingForAPeerThatHasClosed) {
   pair = ConnectionPair(16384, 16384, 16384);
