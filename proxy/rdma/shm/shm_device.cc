@@ -162,7 +162,7 @@ Result<Channel*> ShmDevice::channel_to(PeerId peer) {
   Channel* channel = parts_.channels.find_open(peer);
   if (channel == nullptr) {
     channel = SMC_TRY(parts_.channels.request(peer, std::chrono::steady_clock::now()));
-    control_.take_arrivals();  // a directory has it at once
+    control_.take_arrivals();  // a connector may have it at once
     if (channel->awaits_memory()) parts_.timer.start();
   }
   return channel;

@@ -106,6 +106,5 @@ inline constexpr std::size_t kRequestsWaitingMax = 8192;  // requests that the r
 
 inline constexpr std::uint32_t kFaultsMax = 64;  // remembered until poll_fault()
 inline constexpr unsigned kIdleArmsMax = 64;  // arms without traffic until a channel is left asleep
-inline constexpr std::size_t kSweptMax = 4096;  // directory entries looked at when a device opens
 
 }  // namespace fairlead::rdma::shm

@@ -101,7 +101,8 @@ void BrokerConnector::accept_broker() {
     if (closer_.full()) return listener_.be_deaf();
     auto link = listener_.accept();
     if (!link && link.error().code != Errc::kExhausted) return;
-    if (link && is_peer_of_user(link->get(), broker_uid_)) take_link(std::move(*link));
+    if (link && (is_peer_of_user(link->get(), broker_uid_) || is_peer_root_or_ours(link->get())))
+      take_link(std::move(*link));
   }
 }
 

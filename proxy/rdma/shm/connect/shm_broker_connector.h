@@ -27,9 +27,9 @@ class BrokerConnector final : public Connector {
     kFabricChanged,  // the broker is of another fabric: what is on this one is lost to it
   };
 
-  // Listens as "`name`-0" or the next free index. `broker_uid` is the user that may be the broker.
-  // Errors: kUnsupported for a name too long, kExhausted when all indices are taken, those of
-  // bind(2).
+  // Listens as "`name`-0" or the next free index. `broker_uid` may be the broker, as well as root
+  // and the own user. Errors: kUnsupported for a name too long, kExhausted when all indices are
+  // taken, those of bind(2).
   static Result<std::unique_ptr<BrokerConnector>> open(const std::string& name, PeerId self,
                                                        std::uint32_t broker_uid = 0);
   ~BrokerConnector() override;

@@ -102,7 +102,11 @@ void ShmQueuePair::note_blocked() const {
 
 std::uint32_t ShmQueuePair::send_room() const {
   if (state_ != State::kReady) return 0;
-  const bool unknown = !device_->parts().addressable && awaits_grant();
+  const bool writes = !device_->parts().addressable;
+  // What post() would learn: a write to memory that is on its way finds no room.
+  if (writes) check_control();
+  if (state_ != State::kReady) return 0;
+  const bool unknown = writes && awaits_grant();
   if (!out_->control_flushed() || unknown) {
     note_blocked();
     return 0;
@@ -133,8 +137,11 @@ Result<void> ShmQueuePair::post(std::span<const WorkRequest> requests) {
   }
   // What the peer withdrew, or that it left, is learnt before the first request takes effect.
   if (writes) check_control();
-  // A key may be one whose memory is on its way.
-  const bool known = !writes || !awaits_grant();
+  // A key that is not found may be one whose memory is on its way.
+  const bool known = !writes || !awaits_grant() ||
+                     std::all_of(requests.begin(), requests.end(), [this](const auto& request) {
+                       return request.kind != WorkRequest::Kind::kWrite || target_of(request);
+                     });
   const bool room = known && state_ == State::kReady && has_room(requests.size(), slots);
   if (state_ != State::kReady) return Error{Errc::kWrongState, "queue pair is in error"};
   if (!room) {
@@ -166,6 +173,13 @@ Result<void> ShmQueuePair::post(std::span<const WorkRequest> requests) {
   return {};
 }
 
+// Null if it is not known.
+std::byte* ShmQueuePair::target_of(const WorkRequest& request) const {
+  if (in_ == nullptr) return nullptr;
+  return in_->remote().find(remote_domain_, request.to.rkey, request.to.address,
+                            request.from.length_bytes);
+}
+
 CompletionStatus ShmQueuePair::write(const WorkRequest& request) {
   const LocalSlice& from = request.from;
   const auto* source = static_cast<const ShmBuffer*>(from.buffer);
@@ -174,15 +188,13 @@ CompletionStatus ShmQueuePair::write(const WorkRequest& request) {
   if (&source->domain() != options_.domain || from.offset > bytes.size() ||
       from.length_bytes > bytes.size() - from.offset)
     return CompletionStatus::kLocalError;
-  std::byte* to = in_ == nullptr ? nullptr
-                                 : in_->remote().find(remote_domain_, request.to.rkey,
-                                                      request.to.address, from.length_bytes);
+  std::byte* const to = target_of(request);
   if (to == nullptr) return CompletionStatus::kRemoteAccessError;
   std::memcpy(to, bytes.data() + from.offset, from.length_bytes);
   return CompletionStatus::kSuccess;
 }
 
-void ShmQueuePair::check_control() {
+void ShmQueuePair::check_control() const {
   if (in_ == nullptr || in_->control_waiting()) device_->drain(peer_);
 }
 

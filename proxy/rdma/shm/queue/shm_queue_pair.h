@@ -85,8 +85,9 @@ class ShmQueuePair final : public QueuePair {
     CompletionStatus status = CompletionStatus::kSuccess;  // what has failed already
   };
 
-  void check_control();
+  void check_control() const;
   void note_blocked() const;
+  std::byte* target_of(const WorkRequest& request) const;
   CompletionStatus write(const WorkRequest& request);
   bool awaits_grant() const { return in_ != nullptr && in_->awaiting_grant().has_value(); }
   bool has_room(std::size_t requests, std::uint64_t slots);
