@@ -142,9 +142,9 @@ mutants:  ## build MUTANTS (200) small defects into the protocol's code, drawn b
 hostile:  ## attack pairs of pods with hostile sidecars, and the node agent: SEEDS (1000) from FIRST_SEED (1), on two builds
 	@./scripts/bootstrap.sh build test
 	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node fairlead-cni fairlead-node
+	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node fairlead-cni other_devices_proxy
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node fairlead-cni fairlead-node
+	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node fairlead-cni other_devices_proxy
 	python3 scripts/hostile.py --seeds $(or $(SEEDS),1000) --first-seed $(or $(FIRST_SEED),1) \
 	  --jobs $(or $(HOSTILE_JOBS),4) $(HOSTILE_OPTIONS)
 
@@ -152,9 +152,9 @@ hostile:  ## attack pairs of pods with hostile sidecars, and the node agent: SEE
 soak:  ## run mixed load while ports fail, SOAK_SECONDS (600) each under ASan and TSan, from SOAK_SEED (1)
 	@./scripts/bootstrap.sh build test
 	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node
+	cmake --build --preset dev -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node other_devices_proxy
 	cmake --preset tsan
-	cmake --build --preset tsan -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node
+	cmake --build --preset tsan -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node other_devices_proxy
 	python3 scripts/soak.py --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SOAK_SEED),1)
 
 .PHONY: suites

@@ -1,7 +1,6 @@
 // What the broker of a node tells the device of a sidecar: records of 64 bytes over a Unix socket
 // of type SOCK_SEQPACKET, some with descriptors. Nothing travels the other way on this socket;
 // the device asks in a ring of memory (request_ring.h). docs/broker.md says who sends which when.
-// In directory mode, devices of one user send each other records of the same form.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The objects that two devices share: memory and bells. Whoever makes them is trusted by both: the
-// broker of the node, or a process of the same user in directory mode.
+// The objects that two devices share: memory and bells. The broker of the node makes them, whom
+// both trust.
 #pragma once
 
 #include <array>

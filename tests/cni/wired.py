@@ -81,6 +81,7 @@ class WiredTest(harness.ProxyTest, plugin.PluginTest):
         self.addCleanup(shutil.rmtree, self.binaries, ignore_errors=True)
         self.binaries.chmod(0o755)
         shutil.copy(harness.programs() / "fairlead-proxy", self.binaries)
+        shutil.copy(harness.programs().parent / "tests/integration/other_devices_proxy", self.binaries)
         shutil.copytree(harness.programs() / "ctl", self.binaries / "ctl",
                         ignore=lambda folder, names: set(names) - {"fairleadctl"})
         before = os.environ.get("FAIRLEAD_BIN")

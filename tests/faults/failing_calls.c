@@ -27,7 +27,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define RULES_MAX 64
-#define CALLS 38
+#define CALLS 34
 #define OBJECTS 5
 
 enum call {
@@ -47,10 +47,7 @@ enum call {
   CALL_GETRANDOM,
   CALL_GETSOCKNAME,
   CALL_GETSOCKOPT,
-  CALL_LINK,
   CALL_LISTEN,
-  CALL_MEMFD_CREATE,
-  CALL_MKDIR,
   CALL_MMAP,
   CALL_MUNMAP,
   CALL_OPEN,
@@ -66,7 +63,6 @@ enum call {
   CALL_SOCKET,
   CALL_SPLICE,
   CALL_TIMERFD_CREATE,
-  CALL_UNLINK,
   CALL_WRITE,
   CALL_WRITEV
 };
@@ -182,10 +178,7 @@ DEFINE(int, getsockname, CALL_GETSOCKNAME, fd, (int fd, struct sockaddr* a, sock
        (fd, a, l))
 DEFINE(int, getsockopt, CALL_GETSOCKOPT, fd, (int fd, int level, int name, void* p, socklen_t* l),
        (fd, level, name, p, l))
-DEFINE(int, link, CALL_LINK, -1, (const char* from, const char* to), (from, to))
 DEFINE(int, listen, CALL_LISTEN, fd, (int fd, int n), (fd, n))
-DEFINE(int, memfd_create, CALL_MEMFD_CREATE, -1, (const char* name, unsigned flags), (name, flags))
-DEFINE(int, mkdir, CALL_MKDIR, -1, (const char* path, mode_t mode), (path, mode))
 DEFINE(int, munmap, CALL_MUNMAP, -1, (void* p, size_t n), (p, n))
 DEFINE(int, pipe2, CALL_PIPE2, -1, (int fds[2], int flags), (fds, flags))
 DEFINE(ssize_t, read, CALL_READ, fd, (int fd, void* p, size_t n), (fd, p, n))
@@ -204,7 +197,6 @@ DEFINE(ssize_t, splice, CALL_SPLICE, in,
        (int in, off64_t* at, int out, off64_t* to, size_t n, unsigned flags),
        (in, at, out, to, n, flags))
 DEFINE(int, timerfd_create, CALL_TIMERFD_CREATE, -1, (clockid_t clock, int flags), (clock, flags))
-DEFINE(int, unlink, CALL_UNLINK, -1, (const char* path), (path))
 DEFINE(ssize_t, write, CALL_WRITE, fd, (int fd, const void* p, size_t n), (fd, p, n))
 DEFINE(ssize_t, writev, CALL_WRITEV, fd, (int fd, const struct iovec* v, int n), (fd, v, n))
 

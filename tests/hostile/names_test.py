@@ -179,6 +179,7 @@ class HostileNames(unittest.TestCase):
         # Nonsense as settings ends the command before it does anything.
         plugin = {**places, "--plugin": str(CNI), "--settings": "{"}
         good = {"run": {**plugin, "--listen": ""}, "install": plugin, "uninstall": {**places, "--cgroup-root": str(self.folder / "bin")},
+                "broker": {"--run-dir": str(self.folder / "missing/run"), "--netns-dir": "/missing"},
                 "withdraw": {"--namespace": "x", "": ["x"]}, "gc": places}
         found = self.subcommands(NODE)
         self.assertLessEqual(set(good), set(found))

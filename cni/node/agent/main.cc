@@ -216,8 +216,8 @@ void add_broker(CLI::App& command, BrokerCommand& broker) {
       ->check([](const std::string& name) {
         return name.size() > 1 && name[0] == '@' && UnixAddress::parse(name + "-63")
                    ? std::string()
-                   : "--socket-name: " + shown_word(name) +
-                         " is not allowed; allowed: \"@\" and a name of at most 103 characters";
+                   : shown_word(name) +
+                         " is not allowed; allowed: \"@\" and a name of at most 104 characters";
       });
   command.footer(
       "Examples:\n"

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -43,18 +44,24 @@ WatchedPods pods_of_states(const std::string& run_dir, int inotify) {
   return pods;
 }
 
-// A file that is no namespace yet has no identity, so that it is entered in vain and tried again.
+// A file that is not a namespace yet has no identity: entering it fails, and the broker looks
+// again. A namespace with several names is one pod.
 WatchedPods pods_of_namespaces(const std::string& folder) {
   WatchedPods pods;
   const auto add = [&pods](const std::string& path) {
     const auto netns = Netns::open(path);
-    pods[path] = {path, netns ? netns->identity() : NetnsIdentity{}};
+    const WatchedPod pod{path, netns ? netns->identity() : NetnsIdentity{}};
+    const auto is_same = [&pod](const auto& other) {
+      return other.second.identity == pod.identity;
+    };
+    if (!netns || std::none_of(pods.begin(), pods.end(), is_same)) pods[path] = pod;
   };
   add("/proc/self/ns/net");
-  std::error_code ignored;
   if (folder.empty()) return pods;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    add(entry.path().string());
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at(folder, failed); !failed && at != end(at);
+       at.increment(failed))
+    add(at->path().string());
   return pods;
 }
 
