@@ -1,4 +1,4 @@
-// A watcher that only knows what it watches.
+// A watcher that only knows what it watches, and takes no more when the test says so.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@ class SetOfDescriptors final : public FdWatcher {
  public:
   Result<void> watch_readable(int fd, Trigger) override {
     if (fd < 0) return Error{Errc::kWrongState, "test"};
+    if (full) return Error{Errc::kExhausted, "test"};
     EXPECT_TRUE(watched.insert(fd).second) << fd;
     return {};
   }
@@ -22,6 +23,7 @@ class SetOfDescriptors final : public FdWatcher {
   }
 
   std::set<int> watched;
+  bool full = false;
   bool may_be_unknown = false;  // to unwatch() what is not watched is no error
 };
 

@@ -7,16 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <semaphore>
 #include <thread>
-#include <vector>
 
-#include "base/linux/cpu_time.h"
-#include "base/linux/descriptors.h"
 #include "broker/shared_objects.h"
-#include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -108,52 +103,6 @@ TEST(ShmBell, ClosesBothEnds) {
     EXPECT_EQ(errno, EBADF);
   }
 }
-
-// A peer that has added its end to so many watchers that waking them takes very long.
-class SlowBell {
- public:
-  // False when the kernel refuses so many.
-  bool become_slow() {
-    raise_descriptor_limit();
-    while (watchers_.size() < kWatchers) watchers_.emplace_back(::epoll_create1(EPOLL_CLOEXEC));
-    while (time_of_waking() < 8 * kRingTimeFree)
-      if (!add_watches()) return false;
-    return true;
-  }
-  void let_go() { watchers_.clear(); }
-  ChannelBell bell() {
-    return std::move(ChannelBell::adopt(copy_of(sockets_.ours), copy_of(sockets_.ours)).value());
-  }
-
- private:
-  static constexpr std::size_t kWatchers = 100;
-  // Each watcher counts each copy of the descriptor for itself.
-  bool add_watches() {
-    for (std::size_t added = 0; added < 50; ++added) {
-      copies_.push_back(copy_of(sockets_.theirs));
-      for (const FileDescriptor& watcher : watchers_) {
-        epoll_event event{};
-        event.events = EPOLLIN | EPOLLET;
-        if (::epoll_ctl(watcher.get(), EPOLL_CTL_ADD, copies_.back().get(), &event) != 0)
-          return false;
-      }
-    }
-    return true;
-  }
-  // The shortest of some: the first has more to do, and others may be interrupted.
-  Duration time_of_waking() const {
-    Duration shortest = Duration::max();
-    for (int turn = 0; turn < 4; ++turn) {
-      const Duration before = thread_cpu_time();
-      EXPECT_EQ(::shutdown(sockets_.ours.get(), SHUT_RDWR), 0);
-      shortest = std::min(shortest, thread_cpu_time() - before);
-    }
-    return shortest;
-  }
-
-  Sockets sockets_{SOCK_SEQPACKET};
-  std::vector<FileDescriptor> watchers_, copies_;
-};
 
 TEST(ShmBell, AWatchThatWasNeverThereIsNoPeer) {
   ChannelBell bell;

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <fstream>
 #include <functional>
@@ -17,11 +21,26 @@
 #include "rdma/shm/connect/shm_broker_connector.h"
 #include "rdma/shm/shm_limits.h"
 #include "unit/rdma/descriptor_limit.h"
-#include "unit/rdma/full_file_table.h"
-#include "unit/rdma/limited_watcher.h"
 #include "unit/rdma/other_end.h"
 #include "unit/rdma/played_broker.h"
+#include "unit/rdma/set_of_descriptors.h"
 #include "unit/rdma/sleeps.h"
+
+namespace {
+
+// As if the system's table of open files, which a test can hardly fill, were full.
+std::atomic<bool> next_accept_finds_no_file{false};
+
+}  // namespace
+
+// Stands in front of that of the C library.
+extern "C" int accept4(int socket, sockaddr* address, socklen_t* length, int flags) {
+  if (next_accept_finds_no_file.exchange(false)) {
+    errno = ENFILE;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_accept4, socket, address, length, flags));
+}
 
 namespace fairlead::rdma::shm {
 namespace {
@@ -44,8 +63,24 @@ TEST(ShmBrokerConnectorOpens, AsOftenAsThereAreIndices) {
 
 TEST(ShmBrokerConnectorOpens, WhereItMayBindOnly) {
   EXPECT_EQ(BrokerConnector::open("/not/there", peer_id(1)).error().code, Errc::kNotFound);
+  EXPECT_EQ(BrokerConnector::open(std::string(200, 'x'), peer_id(1)).error().code,
+            Errc::kUnsupported);
   const DescriptorLimit none(0);
   EXPECT_EQ(BrokerConnector::open(connector_name(), peer_id(1)).error().code, Errc::kExhausted);
+}
+
+// The broker has shut down its end for reading, so nobody can fill it.
+TEST(ShmBrokerSocket, TakesNothing) {
+  const auto address = UnixAddress::parse(connector_name() + "-7");
+  const FileDescriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(listener.get(), address->data(), address->size()), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  const PlayedBroker broker(7, 7);
+  const FileDescriptor accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const int fd = listener.get();
+  EXPECT_EQ(broker::send(accepted.get(), {.kind = Kind::kBlank}, std::span(&fd, 1)).error().code,
+            Errc::kPeerGone);
+  EXPECT_EQ(broker::send(accepted.get(), {.kind = Kind::kRoom}).error().code, Errc::kPeerGone);
 }
 
 class ShmBrokerConnectorLink : public testing::Test {
@@ -53,44 +88,44 @@ class ShmBrokerConnectorLink : public testing::Test {
   void SetUp() override {
     ASSERT_NE(connector_, nullptr);
     ASSERT_TRUE(connector_->set_watcher(&watcher_));
-    ASSERT_EQ(watcher_.watched().size(), 1U);
-    listener_ = *watcher_.watched().begin();
+    ASSERT_EQ(watcher_.watched.size(), 1U);
+    listener_ = *watcher_.watched.begin();
   }
   void accept() { connector_->handle_readable(listener_); }
   void hear() { connector_->handle_readable(link()); }
   // The connection that is watched, or -1.
   int link() const {
-    for (const int fd : watcher_.watched())
+    for (const int fd : watcher_.watched)
       if (fd != listener_) return fd;
     return -1;
   }
-  bool listens() const { return watcher_.watched().contains(listener_); }
+  bool listens() const { return watcher_.watched.contains(listener_); }
   void find_no_descriptors() {
     const DescriptorLimit none(0);
     accept();
   }
 
-  LimitedWatcher watcher_;  // outlives the connector
+  SetOfDescriptors watcher_;  // outlives the connector
   std::unique_ptr<BrokerConnector> connector_ = open_connector();
   int listener_ = -1;
 };
 
 TEST_F(ShmBrokerConnectorLink, ListenerAndBrokerAreWatchedByTheLatestWatcher) {
-  LimitedWatcher other;
+  SetOfDescriptors other;
   const PlayedBroker broker;
   EXPECT_STREQ(connector_->error_text(), "no broker has connected yet");
   accept();
   EXPECT_EQ(connector_->state(), State::kRegistering);
   EXPECT_STREQ(connector_->error_text(), "the broker has not answered yet");
-  const std::set<int> both = watcher_.watched();
+  const std::set<int> both = watcher_.watched;
   ASSERT_EQ(both.size(), 2U);
   for (const int fd : both) EXPECT_TRUE(connector_->owns(fd));
   EXPECT_FALSE(connector_->owns(broker.socket.get()));
   ASSERT_TRUE(connector_->set_watcher(&other));
-  EXPECT_EQ(watcher_.watched(), std::set<int>{});
-  EXPECT_EQ(other.watched(), both);
+  EXPECT_EQ(watcher_.watched, std::set<int>{});
+  EXPECT_EQ(other.watched, both);
   ASSERT_TRUE(connector_->set_watcher(nullptr));
-  EXPECT_EQ(other.watched(), std::set<int>{});
+  EXPECT_EQ(other.watched, std::set<int>{});
 }
 
 TEST_F(ShmBrokerConnectorLink, IsReadWhenItIsReadable) {
@@ -115,7 +150,7 @@ TEST_F(ShmBrokerConnectorLink, OfTheBrokerBeforeIsLeftForThatOfTheNext) {
   EXPECT_EQ(connector_->state(), State::kRegistering);
   EXPECT_TRUE(is_hung_up(first.socket.get()));
   EXPECT_FALSE(is_hung_up(second.socket.get()));
-  EXPECT_EQ(watcher_.watched().size(), 2U);
+  EXPECT_EQ(watcher_.watched.size(), 2U);
   EXPECT_NE(link(), before);
   EXPECT_TRUE(connector_->has_events());
   EXPECT_EQ(connector_->next().error().code, Errc::kPeerGone);
@@ -136,7 +171,7 @@ TEST_F(ShmBrokerConnectorLink, ThatIsLostIsReportedAfterWhatHasCome) {
   hear();
   EXPECT_EQ(connector_->state(), State::kDown);
   EXPECT_STREQ(connector_->error_text(), "the broker has gone");
-  EXPECT_EQ(watcher_.watched(), std::set<int>{listener_});
+  EXPECT_EQ(watcher_.watched, std::set<int>{listener_});
   EXPECT_TRUE(connector_->next());
   EXPECT_TRUE(connector_->has_events());
   const auto next = connector_->next();
@@ -202,7 +237,7 @@ TEST_F(ShmBrokerConnectorLink, OfAnotherFabricIsTheLastOne) {
   EXPECT_EQ(connector_->state(), State::kFabricChanged);
   EXPECT_STREQ(connector_->error_text(), "the broker is of another fabric");
   EXPECT_EQ(connector_->id(), kFabric);
-  EXPECT_EQ(watcher_.watched(), std::set<int>{listener_});
+  EXPECT_EQ(watcher_.watched, std::set<int>{listener_});
 }
 
 // A listener that cannot be emptied is left alone until it can.
@@ -231,7 +266,11 @@ TEST_F(ShmBrokerConnectorLink, ListenerIsWatchedAgainWhenTheWatcherHasRoom) {
 
 TEST_F(ShmBrokerConnectorLink, ListenerThatIsLeftAloneIsWatchedByTheNextWatcher) {
   find_no_descriptors();
-  expect_next_watcher_watches(*connector_, listener_);
+  SetOfDescriptors next;
+  ASSERT_TRUE(connector_->set_watcher(&next));
+  EXPECT_EQ(next.watched, std::set<int>{listener_});
+  ASSERT_TRUE(connector_->set_watcher(nullptr));
+  EXPECT_EQ(next.watched, std::set<int>{});
 }
 
 TEST_F(ShmBrokerConnectorLink, ListenerThatIsLeftAloneIsTriedAgainAfterAWhile) {
@@ -277,7 +316,7 @@ TEST_F(ShmBrokerConnectorLink, IsTakenAndClosedWhenDescriptorsAreUsedUp) {
 
 TEST_F(ShmBrokerConnectorLink, IsTakenAndClosedWhenTheFilesOfTheSystemAreUsedUp) {
   const PlayedBroker broker;
-  let_next_accept_find_no_file();
+  next_accept_finds_no_file = true;
   accept();
   EXPECT_TRUE(gets_hung_up(broker.socket.get()));
   EXPECT_TRUE(listens());
@@ -295,6 +334,18 @@ TEST_F(ShmBrokerConnectorLink, CanBeTakenAfterALookWithoutDescriptors) {
     accept();
   }
   EXPECT_TRUE(gets_hung_up(broker.socket.get()));
+}
+
+TEST(ShmBrokerConnectorRegistration, IsCompleteWithTheWelcome) {
+  const auto connector = open_connector();
+  EXPECT_EQ(connector->poll_registration(), State::kListening);
+  EXPECT_EQ(connector->request_channel(peer_id(2)).error().code, Errc::kPeerGone);
+  PlayedBroker broker;
+  broker.welcome(*connector);
+  EXPECT_EQ(connector->poll_registration(), State::kRegistered);
+  EXPECT_EQ(connector->id(), kFabric);
+  EXPECT_TRUE(connector->may_reach(peer_id(2)));
+  EXPECT_EQ(connector->next().error().code, Errc::kWouldBlock);
 }
 
 TEST(ShmBrokerConnectorRegistration, IsWaitedFor) {

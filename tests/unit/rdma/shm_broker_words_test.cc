@@ -2,9 +2,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,10 +16,9 @@
 #include "rdma/shm/connect/shm_broker_connector.h"
 #include "rdma/shm/shm_limits.h"
 #include "unit/rdma/descriptor_limit.h"
-#include "unit/rdma/limited_watcher.h"
 #include "unit/rdma/other_end.h"
 #include "unit/rdma/played_broker.h"
-#include "unit/rdma/same_file.h"
+#include "unit/rdma/set_of_descriptors.h"
 #include "unit/rdma/sleeps.h"
 
 namespace fairlead::rdma::shm {
@@ -28,18 +29,25 @@ using Kind = broker::Message::Kind;
 using State = BrokerConnector::State;
 using Event = ConnectorEvent::Kind;
 
+bool same_file(int one, int other) {
+  struct stat of_one {
+  }, of_other{};
+  return ::fstat(one, &of_one) == 0 && ::fstat(other, &of_other) == 0 &&
+         of_one.st_dev == of_other.st_dev && of_one.st_ino == of_other.st_ino;
+}
+
 // A connector that its broker has taken in.
 struct Registered {
   Registered() {
     EXPECT_TRUE(connector->set_watcher(&watcher));
-    listener = *watcher.watched().begin();
+    listener = *watcher.watched.begin();
     broker.emplace();
     broker->welcome(*connector);
     EXPECT_EQ(connector->poll_registration(), State::kRegistered);
   }
   // Reads what the broker has said.
   void hear() const {
-    for (const int fd : watcher.watched())
+    for (const int fd : watcher.watched)
       if (fd != listener) return connector->handle_readable(fd);
   }
   void lose_broker() {
@@ -53,7 +61,7 @@ struct Registered {
       ASSERT_TRUE(connector->request_channel(peer_id(2)));
   }
 
-  LimitedWatcher watcher;
+  SetOfDescriptors watcher;
   std::unique_ptr<BrokerConnector> connector = open_connector();
   std::optional<PlayedBroker> broker;
   int listener = -1;
@@ -79,7 +87,7 @@ class ShmBrokerWords : public testing::Test, protected Registered {
     EXPECT_EQ(connector->state(), State::kDown);
     EXPECT_STREQ(connector->error_text(), why);
     EXPECT_TRUE(is_hung_up(broker->socket.get()));
-    EXPECT_EQ(watcher.watched(), std::set<int>{listener});
+    EXPECT_EQ(watcher.watched, std::set<int>{listener});
   }
   ConnectorEvent next() const {
     auto event = connector->next();
@@ -223,39 +231,51 @@ TEST_F(ShmBrokerWords, OfBlanksAreKeptInOrderUpToALimit) {
   EXPECT_FALSE(connector->take_buffer());
 }
 
+TEST(ShmBrokerWelcome, IsNotTakenTwice) {
+  for (const bool ring : {false, true}) {
+    Registered device;
+    if (ring)
+      device.broker->give_ring();
+    else
+      ASSERT_TRUE(
+          device.broker->say({.kind = Kind::kWelcome, .peer = peer_id(2), .fabric = kFabric}));
+    EXPECT_EQ(device.connector->next().error().code, Errc::kPeerGone);
+    EXPECT_EQ(device.connector->next().error().code, Errc::kWouldBlock);
+    EXPECT_EQ(device.connector->state(), State::kDown);
+    EXPECT_FALSE(device.connector->may_reach(peer_id(2)));
+  }
+}
+
 class ShmBrokerStock : public testing::Test {
  protected:
   // Some attempts, since a machine may hold one up for longer than the stock is waited for.
   static constexpr int kAttempts = 20;
+
+  static void find_no_buffer(const Registered& device, const char* why) {
+    const auto taken = device.connector->take_buffer();
+    ASSERT_FALSE(taken);
+    EXPECT_EQ(taken.error(), (Error{Errc::kExhausted, why}));
+  }
+  static void expect_no_wait(const std::function<void()>& take) {
+    bool all_sleep = true;
+    for (int i = 0; i < kAttempts; ++i) all_sleep = all_sleep && sleeps(take);
+    EXPECT_FALSE(all_sleep);
+  }
 };
 
 TEST_F(ShmBrokerStock, ThatIsEmptyIsWaitedForAsleepOnceInAWhile) {
-  Registered device;
-  const auto take = [&] {
-    const auto taken = device.connector->take_buffer();
-    ASSERT_FALSE(taken);
-    EXPECT_EQ(taken.error(), (Error{Errc::kExhausted, "the broker has no buffer for us"}));
-  };
+  const Registered device;
+  const auto take = [&] { find_no_buffer(device, "the broker has no buffer for us"); };
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_TRUE(sleeps(take));
   EXPECT_GE(std::chrono::steady_clock::now() - begun, kStockWaitMax);
-  bool all_sleep = true;
-  for (int i = 0; i < kAttempts; ++i) all_sleep = all_sleep && sleeps(take);
-  EXPECT_FALSE(all_sleep);
+  expect_no_wait(take);
 }
 
 TEST_F(ShmBrokerStock, IsNotWaitedForWithoutABroker) {
   Registered device;
   device.lose_broker();
-  const auto take = [&] {
-    const auto taken = device.connector->take_buffer();
-    ASSERT_FALSE(taken);
-    EXPECT_EQ(taken.error(),
-              (Error{Errc::kExhausted, "the broker, which makes buffers, is not there"}));
-  };
-  bool all_sleep = true;
-  for (int i = 0; i < kAttempts; ++i) all_sleep = all_sleep && sleeps(take);
-  EXPECT_FALSE(all_sleep);
+  expect_no_wait([&] { find_no_buffer(device, "the broker, which makes buffers, is not there"); });
 }
 
 // The blank is behind something that has to be taken first.
@@ -282,6 +302,29 @@ TEST_F(ShmBrokerStock, IsWaitedForWhileOtherThingsCome) {
   EXPECT_TRUE(any_taken);
 }
 
+TEST_F(ShmBrokerStock, IsThatOfTheBrokerThatIsThere) {
+  Registered device;
+  const auto& connector = device.connector;
+  for (const std::uint64_t number : {1U, 2U}) device.broker->give_blank(number);
+  const auto old = connector->take_buffer();
+  ASSERT_TRUE(old);
+  EXPECT_EQ(device.broker->requests->take()->kind, Request::Kind::kTake);
+  EXPECT_TRUE(connector->grant(old->id, peer_id(2)));
+  device.lose_broker();
+  EXPECT_EQ(connector->take_buffer().error().code, Errc::kExhausted);
+  PlayedBroker broker(8);
+  broker.welcome(*connector);
+  broker.give_blank(1);
+  EXPECT_EQ(connector->poll_registration(), State::kRegistered);
+  // Buffers of the old broker are unknown to the new one.
+  EXPECT_EQ(connector->grant(old->id, peer_id(2)).error().code, Errc::kPeerGone);
+  connector->free_buffer(old->id);
+  EXPECT_EQ(broker.requests->take().error().code, Errc::kWouldBlock);
+  const auto taken = connector->take_buffer();
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->id, broker.buffer(1));
+}
+
 // The broker refills the stock when it learns what has been taken.
 TEST_F(ShmBrokerStock, IsWaitedForAfterTheBrokerIsWoken) {
   Registered device;
@@ -304,6 +347,17 @@ class ShmBrokerRequests : public testing::Test, protected Registered {
 
   Wakeups wakeups_{*broker};
 };
+
+// The broker looks at a ring only when it is woken.
+TEST_F(ShmBrokerRequests, ForChannelsWakeTheBrokerOneByOne) {
+  connector->flush();
+  EXPECT_FALSE(wakeups_.any());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(connector->request_channel(peer_id(2)));
+    EXPECT_TRUE(wakeups_.any()) << i;
+    EXPECT_FALSE(wakeups_.any()) << i;
+  }
+}
 
 TEST_F(ShmBrokerRequests, ForBuffersWakeTheBrokerTogether) {
   for (const std::uint64_t number : {1U, 2U}) broker->give_blank(number);
@@ -328,18 +382,20 @@ TEST_F(ShmBrokerRequests, ForBuffersWakeTheBrokerTogether) {
 
 TEST_F(ShmBrokerRequests, ThatWaitedWakeTheBrokerWhenThereIsRoom) {
   fill_ring();
-  ASSERT_TRUE(connector->request_channel(peer_id(3)));
+  for (const PeerId peer : {peer_id(3), peer_id(4)}) ASSERT_TRUE(connector->request_channel(peer));
   EXPECT_TRUE(connector->backlog());
   connector->flush();
   EXPECT_TRUE(connector->backlog());
   EXPECT_EQ(connector->state(), State::kRegistered);
   while (broker->requests->take()) continue;
+  EXPECT_TRUE(broker->requests->take_wish());
   (void)wakeups_.any();
   ASSERT_TRUE(broker->say({.kind = Kind::kRoom}));
   hear();
   EXPECT_TRUE(wakeups_.any());
   EXPECT_FALSE(connector->backlog());
-  expect_request({.kind = Request::Kind::kConnect, .peer = peer_id(3)});
+  for (const PeerId peer : {peer_id(3), peer_id(4)})
+    expect_request({.kind = Request::Kind::kConnect, .peer = peer});
 }
 
 TEST_F(ShmBrokerRequests, BeyondALimitMeanThatTheBrokerIsTooSlow) {

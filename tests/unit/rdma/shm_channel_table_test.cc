@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rdma/shm/shm_limits.h"
+#include "unit/rdma/scripted_connector.h"
 #include "unit/rdma/set_of_descriptors.h"
 
 namespace fairlead::rdma::shm {
@@ -15,45 +16,9 @@ namespace {
 
 constexpr PeerId kPeer{{1}};
 
-// Takes every request and never answers by itself.
-class SilentConnector final : public Connector {
- public:
-  FabricId id() const override { return {}; }
-  Result<void> set_watcher(FdWatcher* watcher) override {
-    if (watcher != nullptr && !watchable) return Error{Errc::kExhausted, "test"};
-    return {};
-  }
-  bool owns(int) const override { return false; }
-  void handle_readable(int) override {}
-  Result<void> request_channel(PeerId) override {
-    if (!reachable) return Error{Errc::kPeerGone, "test"};
-    ++requests;
-    return {};
-  }
-  bool may_reach(PeerId) const override { return true; }
-  Result<Blank> take_buffer() override { return Error{Errc::kExhausted, "test"}; }
-  Result<void> grant(const BufferId&, PeerId) override { return {}; }
-  void free_buffer(const BufferId&) override {}
-  bool may_bring(const BufferId&) const override { return true; }
-  Result<ConnectorEvent> next() override { return Error{Errc::kWouldBlock, "test"}; }
-  bool has_events() const override { return false; }
-  void flush() override {}
-  bool backlog() const override { return false; }
-
-  bool watchable = true;
-  bool reachable = true;
-  int requests = 0;
-};
-
 PeerId peer(std::size_t number) {
   return PeerId{{static_cast<std::uint8_t>(number), static_cast<std::uint8_t>(number >> 8), 1}};
 }
-
-class RefusingWatcher final : public FdWatcher {
- public:
-  Result<void> watch_readable(int, Trigger) override { return Error{Errc::kExhausted, "test"}; }
-  void unwatch(int) override {}
-};
 
 class ShmChannelTable : public testing::Test {
  protected:
@@ -102,7 +67,7 @@ class ShmChannelTable : public testing::Test {
 
   TimePoint now_ = std::chrono::steady_clock::now();
   std::size_t next_peer_ = 1000;
-  SilentConnector* connector_ = new SilentConnector;  // owned by the table
+  ScriptedConnector* connector_ = new ScriptedConnector;  // owned by the table
   SetOfDescriptors watcher_;
   ChannelTable table_{std::unique_ptr<Connector>(connector_)};
 };
@@ -145,7 +110,7 @@ TEST_F(ShmChannelTable, WhatIsAskedForOnceMoreIsWaitedForOnceMore) {
   channel->set_abandoned(true);
   channel->add_user();
   EXPECT_EQ(table_.refuse(kPeer), nullptr);
-  EXPECT_EQ(connector_->requests, 2);
+  EXPECT_EQ(connector_->requested.size(), 2u);
   EXPECT_FALSE(table_.give_up(*channel, before));
   EXPECT_TRUE(table_.give_up(*channel, std::chrono::steady_clock::now() + kAnswerWaitMax));
 }
@@ -183,7 +148,8 @@ TEST_F(ShmChannelTable, AllBellsMoveToANewWatcher) {
 
 TEST_F(ShmChannelTable, AChannelThatCannotBeWatchedIsClosed) {
   Channel* const channel = accept(peer(1), 1);
-  RefusingWatcher refusing;
+  SetOfDescriptors refusing;
+  refusing.full = refusing.may_be_unknown = true;
   EXPECT_TRUE(table_.set_watcher(&refusing));
   EXPECT_EQ(channel->state(), State::kClosing);
   EXPECT_FALSE(table_.take_in(event(peer(2), 1, 1)));
@@ -274,7 +240,7 @@ TEST_F(ShmChannelTable, ARefusalClosesWhatWaits) {
   Channel* const abandoned = ask(peer(1));
   abandoned->set_abandoned(true);
   EXPECT_EQ(table_.refuse(peer(1)), abandoned);
-  EXPECT_EQ(connector_->requests, 2);
+  EXPECT_EQ(connector_->requested.size(), 2u);
   Channel* const again = ask(peer(1), 0, 1);
   again->set_abandoned(true);
   connector_->reachable = false;

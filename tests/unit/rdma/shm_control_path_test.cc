@@ -44,29 +44,16 @@ class ShmControlPath : public ShmDeviceTest {
   }
 };
 
-TEST_F(ShmControlPath, MemoryThatComesWithItsAnnouncementIsKnownAtOnce) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  send_grant(kPeer, 1);
-  far.say(announcement(1));
-  turn();
-  EXPECT_TRUE(has_memory());
-  EXPECT_FALSE(timer_runs());
-  EXPECT_EQ(device_.parts().grants.count(), 0u);
-  EXPECT_EQ(device_.parts().channels.budget().count(), 1u);
-  EXPECT_FALSE(device_.parts().faults.poll());
-}
+using ShmFacedControlPath = Faced<ShmControlPath>;
 
-TEST_F(ShmControlPath, MemoryThatComesLaterWakesTheChannel) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  far.say(announcement(1));
-  far.put(queue_pair->number(), kTheirs);
+TEST_F(ShmFacedControlPath, MemoryThatComesLaterWakesTheChannel) {
+  far_->say(announcement(1));
+  far_->put(queue_pair_->number(), kTheirs);
   hear_bell();
   EXPECT_TRUE(sleeps());
   EXPECT_TRUE(timer_runs());
   EXPECT_TRUE(received_.empty());
-  EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kWouldBlock);
+  EXPECT_EQ(queue_pair_->remote_memory(kTheirMemory, 1).error().code, Errc::kWouldBlock);
   send_grant(kPeer, 1);
   take_arrivals();
   turn();
@@ -76,11 +63,9 @@ TEST_F(ShmControlPath, MemoryThatComesLaterWakesTheChannel) {
 }
 
 // The device may sleep while the memory comes, and its wait may be over before.
-TEST_F(ShmControlPath, TheTimerLooksForMemoryAsLongAsItIsAwaited) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  far.say(announcement(1));
-  far.put(queue_pair->number(), kTheirs);
+TEST_F(ShmFacedControlPath, TheTimerLooksForMemoryAsLongAsItIsAwaited) {
+  far_->say(announcement(1));
+  far_->put(queue_pair_->number(), kTheirs);
   hear_bell();
   EXPECT_TRUE(sleeps());
   let_timer_expire();
@@ -90,24 +75,19 @@ TEST_F(ShmControlPath, TheTimerLooksForMemoryAsLongAsItIsAwaited) {
   device_.parts().wait_limits = {Duration::zero(), kForever};
   let_timer_expire();
   EXPECT_FALSE(channel()->awaiting_grant());
-  const auto fault = device_.parts().faults.poll();
-  ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->peer, kPeer);
-  EXPECT_EQ(fault->error.code, Errc::kTimedOut);
+  expect_fault(Errc::kTimedOut);
   EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_EQ(received_.size(), 1u);
   EXPECT_FALSE(has_memory());
-  EXPECT_FALSE(has_fatal(*queue_pair));
-  EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
+  EXPECT_FALSE(has_fatal(*queue_pair_));
+  EXPECT_EQ(queue_pair_->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
   expect_timer_stops();
 }
 
 // Each announcement has the whole time, also behind another one.
-TEST_F(ShmControlPath, TheWaitForMemoryBeginsWithItsAnnouncement) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  far.say(announcement(1));
+TEST_F(ShmFacedControlPath, TheWaitForMemoryBeginsWithItsAnnouncement) {
+  far_->say(announcement(1));
   hear_bell();
   turn();
   const auto first = channel()->awaiting_grant();
@@ -121,33 +101,35 @@ TEST_F(ShmControlPath, TheWaitForMemoryBeginsWithItsAnnouncement) {
   EXPECT_FALSE(channel()->awaiting_grant());
 }
 
-TEST_F(ShmControlPath, MemoryThatCannotComeIsNotWaitedFor) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, ADeviceThatGrantsNoTimeDoesNotWaitForMemory) {
+  device_.parts().wait_limits = {Duration::zero(), kForever};
+  far_->say(announcement(1));
+  turn();
+  expect_fault(Errc::kTimedOut);
+  EXPECT_FALSE(has_fatal(*queue_pair_));
+}
+
+TEST_F(ShmFacedControlPath, MemoryThatCannotComeIsNotWaitedFor) {
   connector_->brings = false;
-  far.say(announcement(1));
+  far_->say(announcement(1));
   turn();
   EXPECT_FALSE(channel()->awaiting_grant());
-  const auto fault = device_.parts().faults.poll();
-  ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->error.code, Errc::kPeerGone);
+  expect_fault(Errc::kPeerGone);
   EXPECT_FALSE(timer_runs());
 }
 
-TEST_F(ShmControlPath, MemoryOfALostConnectorIsNotWaitedForAnyMore) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  far.say(announcement(1));
-  far.put(queue_pair->number(), kTheirs);
+TEST_F(ShmFacedControlPath, MemoryOfALostConnectorIsNotWaitedForAnyMore) {
+  far_->say(announcement(1));
+  far_->put(queue_pair_->number(), kTheirs);
   hear_bell();
   EXPECT_TRUE(sleeps());
   connector_->brings = false;
+  connector_->tells = true;  // the loss was noticed by a request, and no descriptor tells of it
   connector_->arrivals.emplace_back(Error{Errc::kPeerGone, "test"});
-  take_arrivals();
   turn();
-  EXPECT_TRUE(device_.parts().faults.poll());
+  expect_fault(Errc::kPeerGone);
   EXPECT_EQ(received_.size(), 1u);
-  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_FALSE(has_fatal(*queue_pair_));
 }
 
 // What it said behind the announcement is heard.
@@ -171,26 +153,19 @@ TEST_F(ShmControlPath, MemoryOfAPeerThatHasEndedIsNotWaitedFor) {
   expect_timer_stops();
 }
 
-TEST_F(ShmControlPath, MemoryThatCannotBeMappedIsNotWaitedFor) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, MemoryThatCannotBeMappedIsNotWaitedFor) {
   send_grant(kPeer, 1, FileDescriptor(::memfd_create("unsealed", MFD_CLOEXEC)));
-  far.say(announcement(1));
+  far_->say(announcement(1));
   turn();
-  const auto fault = device_.parts().faults.poll();
-  ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->peer, kPeer);
-  EXPECT_EQ(fault->error.code, Errc::kMalformed);
+  expect_fault(Errc::kMalformed);
   EXPECT_FALSE(channel()->awaiting_grant());
   EXPECT_FALSE(has_memory());
   EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
   EXPECT_EQ(device_.parts().grants.count(), 0u);
 }
 
-TEST_F(ShmControlPath, ABufferIsGrantedAgainWhileItsAnnouncementIsNotTaken) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  hear_all(far);
+TEST_F(ShmFacedControlPath, ABufferIsGrantedAgainWhileItsAnnouncementIsNotTaken) {
+  hear_all(*far_);
   make_buffer();
   ASSERT_EQ(connector_->granted.size(), 1u);
   EXPECT_TRUE(timer_runs());
@@ -206,51 +181,47 @@ TEST_F(ShmControlPath, ABufferIsGrantedAgainWhileItsAnnouncementIsNotTaken) {
 }
 
 // What stands before an announcement may be what the peer waits for.
-TEST_F(ShmControlPath, OnlyTheBufferThatThePeerWaitsForIsGrantedAgain) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  hear_all(far);
+TEST_F(ShmFacedControlPath, OnlyTheBufferThatThePeerWaitsForIsGrantedAgain) {
+  hear_all(*far_);
   make_buffer();
   make_buffer();
   ASSERT_EQ(connector_->granted.size(), 2u);
   const auto second = connector_->granted.back();
   control_.check_waits(in(2 * kGrantAgainAfter));
   EXPECT_EQ(connector_->granted.back(), connector_->granted.front());
-  ASSERT_TRUE(far.hear(Kind::kAnnounce));
+  ASSERT_TRUE(far_->hear(Kind::kAnnounce));
   control_.check_waits(in(4 * kGrantAgainAfter));
   ASSERT_EQ(connector_->granted.size(), 4u);
   EXPECT_EQ(connector_->granted.back(), second);
-  ASSERT_TRUE(far.hear(Kind::kAnnounce));
+  ASSERT_TRUE(far_->hear(Kind::kAnnounce));
   EXPECT_FALSE(control_.check_waits(in(6 * kGrantAgainAfter)));
   EXPECT_EQ(connector_->granted.size(), 4u);
 }
 
-TEST_F(ShmControlPath, MemoryThatIsGrantedAgainIsKeptOnce) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, MemoryThatIsGrantedAgainIsKeptOnce) {
   send_grant(kPeer, 1);
   send_grant(kPeer, 1);
   take_arrivals();
   EXPECT_EQ(device_.parts().grants.count(), 1u);
-  far.say(announcement(1));
+  far_->say(announcement(1));
   turn();
   EXPECT_TRUE(has_memory());
+  EXPECT_FALSE(timer_runs());
   EXPECT_EQ(device_.parts().grants.count(), 0u);
   EXPECT_EQ(device_.parts().channels.budget().count(), 1u);
+  EXPECT_FALSE(device_.parts().faults.poll());
 }
 
-TEST_F(ShmControlPath, MemoryOfADomainWithoutQueuePairIsGivenBack) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, MemoryOfADomainWithoutQueuePairIsGivenBack) {
   ControlMessage message = announcement(1);
   message.domain = DomainId(kTheirDomain.value + 1);
   send_grant(kPeer, 1);
   take_arrivals();
-  far.say(message);
+  far_->say(message);
   turn();
   EXPECT_EQ(device_.parts().grants.count(), 0u);
   EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
-  far.say(message);  // and it is not waited for
+  far_->say(message);  // and it is not waited for
   turn();
   EXPECT_FALSE(channel()->awaiting_grant());
 }
@@ -272,16 +243,14 @@ TEST_F(ShmControlPath, OnlyWhoHasAChannelGrants) {
 }
 
 // A peer whose connector is full waits until the device has read.
-TEST_F(ShmControlPath, WhoGrantsIsToldThatItHasBeenRead) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, WhoGrantsIsToldThatItHasBeenRead) {
   EXPECT_TRUE(sleeps());
-  far.channel().fall_asleep(true);
+  far_->channel().fall_asleep(true);
   send_grant(kPeer, 1);
   take_arrivals();
-  EXPECT_FALSE(far.channel().was_rung());
+  EXPECT_FALSE(far_->channel().was_rung());
   device_.ring_doorbells();
-  EXPECT_TRUE(far.channel().was_rung());
+  EXPECT_TRUE(far_->channel().was_rung());
 }
 
 TEST_F(ShmControlPath, HandlesNoMoreThanItIsAskedTo) {
@@ -295,25 +264,15 @@ TEST_F(ShmControlPath, HandlesNoMoreThanItIsAskedTo) {
 }
 
 // A peer may wait for room in its control ring.
-TEST_F(ShmControlPath, WhoTellsSomethingIsToldThatItHasBeenRead) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  EXPECT_TRUE(sleeps());
-  far.channel().fall_asleep(true);
-  far.channel().send({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
-  (void)queue_pair->remote_memory(kTheirMemory, 1);  // reads what has been told
-  device_.ring_doorbells();
-  EXPECT_TRUE(far.channel().was_rung());
-}
-
-TEST_F(ShmControlPath, WhoTellsNothingIsLeftAsleep) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  EXPECT_TRUE(sleeps());
-  far.channel().fall_asleep(true);
-  (void)queue_pair->remote_memory(kTheirMemory, 1);
-  EXPECT_TRUE(sleeps());
-  EXPECT_FALSE(far.channel().was_rung());
+TEST_F(ShmFacedControlPath, WhoTellsSomethingIsToldThatItHasBeenRead) {
+  for (const bool something : {false, true}) {
+    EXPECT_TRUE(sleeps());
+    far_->channel().fall_asleep(true);
+    if (something) far_->channel().send({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
+    (void)queue_pair_->remote_memory(kTheirMemory, 1);  // reads what has been told
+    device_.ring_doorbells();
+    EXPECT_EQ(far_->channel().was_rung(), something);
+  }
 }
 
 // Only the channels of the peer that is asked for are read.
@@ -328,51 +287,45 @@ TEST_F(ShmControlPath, WhoAsksForOnePeerReadsNoOther) {
   EXPECT_EQ(other.memory().controls[0].head.load(), 0u);
 }
 
-TEST_F(ShmControlPath, WhoAsksForMemoryLearnsThatThePeerHasGone) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, WhoAsksForMemoryLearnsThatThePeerHasGone) {
   EXPECT_TRUE(sleeps());
-  far.put(queue_pair->number(), kTheirs);
-  far.say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
-  far.end();
-  EXPECT_FALSE(knows_memory(*queue_pair));
+  far_->put(queue_pair_->number(), kTheirs);
+  far_->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
+  far_->end();
+  EXPECT_FALSE(knows_memory(*queue_pair_));
   EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_EQ(received_.size(), 1u);
-  EXPECT_TRUE(has_fatal(*queue_pair));
+  EXPECT_TRUE(has_fatal(*queue_pair_));
 }
 
 // One event of a bell can stand for both.
-TEST_F(ShmControlPath, WhoRangAndEndedIsMissedByTheTimer) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, WhoRangAndEndedIsMissedByTheTimer) {
   EXPECT_TRUE(sleeps());
   EXPECT_FALSE(timer_runs());
   const int bell = channel()->bell();
-  far.put(queue_pair->number(), kTheirs);
-  far.end();
+  far_->put(queue_pair_->number(), kTheirs);
+  far_->end();
   device_.handle_readable(bell);
   EXPECT_TRUE(sleeps());
   EXPECT_EQ(received_.size(), 1u);
-  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_FALSE(has_fatal(*queue_pair_));
   let_timer_expire();
   EXPECT_TRUE(device_.pending());
   turn();
-  EXPECT_TRUE(has_fatal(*queue_pair));
+  EXPECT_TRUE(has_fatal(*queue_pair_));
   expect_timer_stops();
 }
 
-TEST_F(ShmControlPath, WhoRangAndLivesIsNotMissed) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, WhoRangAndLivesIsNotMissed) {
   EXPECT_TRUE(sleeps());
-  far.put(queue_pair->number(), kTheirs);
+  far_->put(queue_pair_->number(), kTheirs);
   hear_bell();
   EXPECT_TRUE(device_.pending());
   expect_timer_stops();
   turn();
   EXPECT_EQ(received_.size(), 1u);
-  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_FALSE(has_fatal(*queue_pair_));
 }
 
 // All that it told is heard first, although nothing of it has been looked at.
@@ -393,61 +346,50 @@ TEST_F(ShmControlPath, TheLastWordsOfAPeerAreHeard) {
   EXPECT_TRUE(has_fatal(*queue_pair));
 }
 
-TEST_F(ShmControlPath, AnswersThatWaitAreSentWhenThereIsRoom) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, AnswersThatWaitAreSentWhenThereIsRoom) {
   EXPECT_FALSE(timer_runs());
-  make_answers_wait(far, 3);
+  make_answers_wait(*far_, 3);
   EXPECT_TRUE(timer_runs());
   let_timer_expire();
   EXPECT_TRUE(timer_runs());
-  EXPECT_EQ(hear_all(far), kControlSlots);
+  EXPECT_EQ(hear_all(*far_), kControlSlots);
   let_timer_expire();
   EXPECT_TRUE(channel()->control_flushed());
-  EXPECT_EQ(hear_all(far), 3u);
+  EXPECT_EQ(hear_all(*far_), 3u);
   expect_timer_stops();
   EXPECT_FALSE(device_.parts().faults.poll());
 }
 
-TEST_F(ShmControlPath, AnswersThatWaitAreSentByDoorbells) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  make_answers_wait(far, 3);
-  hear_all(far);
-  far.channel().fall_asleep(false);
+TEST_F(ShmFacedControlPath, AnswersThatWaitAreSentByDoorbells) {
+  make_answers_wait(*far_, 3);
+  hear_all(*far_);
+  far_->channel().fall_asleep(false);
   device_.ring_doorbells();
-  EXPECT_EQ(hear_all(far), 3u);
-  EXPECT_TRUE(far.channel().was_rung());
+  EXPECT_EQ(hear_all(*far_), 3u);
+  EXPECT_TRUE(far_->channel().was_rung());
 }
 
-TEST_F(ShmControlPath, WhoTakesNoControlMessagesIsGivenUpInTime) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  make_answers_wait(far, 1);
+TEST_F(ShmFacedControlPath, WhoTakesNoControlMessagesIsGivenUpInTime) {
+  make_answers_wait(*far_, 1);
   EXPECT_TRUE(control_.check_waits(in(kForever / 2)));
   turn();
-  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_FALSE(has_fatal(*queue_pair_));
   EXPECT_TRUE(control_.check_waits(in(kForever)));
-  EXPECT_TRUE(far.is_shut_out());
+  EXPECT_TRUE(far_->is_shut_out());
   turn();
-  EXPECT_TRUE(has_fatal(*queue_pair));
-  const auto fault = device_.parts().faults.poll();
-  ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->peer, kPeer);
-  EXPECT_EQ(fault->error.code, Errc::kExhausted);
+  EXPECT_TRUE(has_fatal(*queue_pair_));
+  expect_fault(Errc::kExhausted);
   EXPECT_FALSE(control_.check_waits(in(2 * kForever)));
 }
 
 // Not before it is seen that nothing has been taken.
-TEST_F(ShmControlPath, WhoTakesControlMessagesAtLastIsNotGivenUp) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  make_answers_wait(far, 1);
-  hear_all(far);
+TEST_F(ShmFacedControlPath, WhoTakesControlMessagesAtLastIsNotGivenUp) {
+  make_answers_wait(*far_, 1);
+  hear_all(*far_);
   EXPECT_TRUE(control_.check_waits(in(2 * kForever)));
-  EXPECT_EQ(hear_all(far), 1u);
+  EXPECT_EQ(hear_all(*far_), 1u);
   turn();
-  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_FALSE(has_fatal(*queue_pair_));
   EXPECT_FALSE(control_.check_waits(in(2 * kForever)));
 }
 
@@ -470,34 +412,24 @@ TEST_F(ShmControlPath, WhoClaimsToHaveTakenTooMuchIsGivenUp) {
   }
 }
 
-TEST_F(ShmControlPath, TooManyAnswersThatWaitAreAFault) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, TooManyAnswersThatWaitAreAFault) {
   const std::uint32_t users = channel()->users();
-  make_answers_wait(far, kAnswersWaitingMax + users);
+  make_answers_wait(*far_, kAnswersWaitingMax + users);
   EXPECT_FALSE(device_.parts().faults.poll());
-  far.say(ready_for(*queue_pair, kTheirSecond));  // it faces another one
+  far_->say(ready_for(*queue_pair_, kTheirSecond));  // it faces another one
   turn();
-  const auto fault = device_.parts().faults.poll();
-  ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->peer, kPeer);
-  EXPECT_EQ(fault->error.code, Errc::kExhausted);
+  expect_fault(Errc::kExhausted);
   EXPECT_TRUE(device_.pending());
   turn();
-  EXPECT_TRUE(has_fatal(*queue_pair));
+  EXPECT_TRUE(has_fatal(*queue_pair_));
 }
 
-TEST_F(ShmControlPath, NonsenseEndsTheChannelAtOnce) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  far.say(ready_for(*queue_pair));  // once more
+TEST_F(ShmFacedControlPath, NonsenseEndsTheChannelAtOnce) {
+  far_->say(ready_for(*queue_pair_));  // once more
   turn();
-  EXPECT_TRUE(far.is_shut_out());
-  EXPECT_TRUE(has_fatal(*queue_pair));
-  const auto fault = device_.parts().faults.poll();
-  ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->peer, kPeer);
-  EXPECT_EQ(fault->error.code, Errc::kMalformed);
+  EXPECT_TRUE(far_->is_shut_out());
+  EXPECT_TRUE(has_fatal(*queue_pair_));
+  expect_fault(Errc::kMalformed);
   EXPECT_FALSE(device_.parts().faults.poll());
 }
 
@@ -519,108 +451,45 @@ TEST_F(ShmControlPath, WhoNamesAQueuePairThatIsNotThereIsTold) {
   EXPECT_TRUE(far.channel().was_rung());
 }
 
-TEST_F(ShmControlPath, WhatWasSentBeforeTheSenderLeftArrives) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  far.put(queue_pair->number(), kTheirs);
-  far.say(gone_for(*queue_pair));
-  EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
-  EXPECT_TRUE(device_.pending());
-  turn();
-  EXPECT_EQ(received_.size(), 1u);
-  EXPECT_TRUE(has_fatal(*queue_pair));
-  EXPECT_EQ(channel()->remote().queue_pair_count(), 0u);
-  EXPECT_FALSE(far.is_shut_out());
+// Nobody has heard its bell: the device finds out when it asks for memory.
+TEST_F(ShmFacedControlPath, WhatWasSentBeforeTheSenderLeftArrives) {
   EXPECT_TRUE(sleeps());
-}
-
-// It has not rung: the device finds out when it asks for memory.
-TEST_F(ShmControlPath, WhoLeavesWakesTheChannel) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  EXPECT_TRUE(sleeps());
-  far.channel().send(gone_for(*queue_pair));
+  far_->put(queue_pair_->number(), kTheirs);
+  far_->say(gone_for(*queue_pair_));
   EXPECT_FALSE(device_.pending());
-  (void)queue_pair->remote_memory(kTheirMemory, 1);
+  EXPECT_EQ(queue_pair_->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
   EXPECT_TRUE(device_.pending());
   turn();
-  EXPECT_TRUE(has_fatal(*queue_pair));
+  EXPECT_EQ(received_.size(), 1u);
+  EXPECT_TRUE(has_fatal(*queue_pair_));
+  EXPECT_EQ(channel()->remote().queue_pair_count(), 0u);
+  EXPECT_FALSE(far_->is_shut_out());
+  EXPECT_TRUE(sleeps());
 }
 
-// More than one call of poll() takes.
-TEST_F(ShmControlPath, AllThatWasSentBeforeTheSenderLeftArrives) {
-  constexpr std::size_t kMessages = 20;
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  for (std::size_t i = 0; i < kMessages; ++i) far.put(queue_pair->number(), kTheirs);
-  far.say(gone_for(*queue_pair));
+TEST_F(ShmFacedControlPath, WhoLeavesNamesBothEnds) {
+  far_->say(gone_for(*queue_pair_, kTheirSecond));
+  far_->say({.kind = Kind::kQueuePairGone, .source = kTheirs, .destination = QpNumber(0x1234)});
   turn();
-  EXPECT_EQ(received_.size(), kMessages);
-  EXPECT_TRUE(has_fatal(*queue_pair));
-}
-
-TEST_F(ShmControlPath, WhoLeavesNamesBothEnds) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  far.say(gone_for(*queue_pair, kTheirSecond));
-  far.say({.kind = Kind::kQueuePairGone, .source = kTheirs, .destination = QpNumber(0x1234)});
-  turn();
-  EXPECT_FALSE(has_fatal(*queue_pair));
+  EXPECT_FALSE(has_fatal(*queue_pair_));
   EXPECT_EQ(channel()->remote().queue_pair_count(), 1u);
-  far.put(queue_pair->number(), kTheirs);
+  far_->put(queue_pair_->number(), kTheirs);
   turn();
   EXPECT_EQ(received_.size(), 1u);
 }
 
-TEST_F(ShmControlPath, WhoTakesItsAnnouncementBackMakesRoomForAnother) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = send_channel(kPeer, 1), other = send_channel(kOther, 1);
-  far.say(ready_for(*queue_pair));
-  take_arrivals();
-  turn();
-  ASSERT_TRUE(queue_pair->has_incoming());
-  other.say(ready_for(*queue_pair));
-  turn();
-  EXPECT_TRUE(other.hear(Kind::kQueuePairGone));
-  other.say(gone_for(*queue_pair));  // it never had the place
-  turn();
-  EXPECT_TRUE(queue_pair->has_incoming());
-  far.say(gone_for(*queue_pair));
-  turn();
-  EXPECT_FALSE(queue_pair->has_incoming());
-  EXPECT_EQ(queue_pair->state(), ShmQueuePair::State::kUnconnected);
-  other.say(ready_for(*queue_pair));
-  turn();
-  EXPECT_TRUE(queue_pair->has_incoming());
-  EXPECT_FALSE(other.hear(Kind::kQueuePairGone));
-}
-
-TEST_F(ShmControlPath, AViewOfAWithdrawnBufferGoesWithItsQueuePair) {
-  auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedControlPath, AViewOfAWithdrawnBufferGoesWithItsQueuePair) {
   send_grant(kPeer, 1);
-  far.say(announcement(1));
-  const auto view = queue_pair->remote_memory(kTheirMemory, 4096);
+  far_->say(announcement(1));
+  const auto view = queue_pair_->remote_memory(kTheirMemory, 4096);
   ASSERT_TRUE(view);
-  far.say({.kind = Kind::kWithdraw, .rkey = kTheirMemory.rkey});
+  far_->say({.kind = Kind::kWithdraw, .rkey = kTheirMemory.rkey});
   turn();
   view->front() = std::byte{1};
   EXPECT_EQ(device_.parts().channels.budget().count(), 1u);
-  queue_pair.reset();
+  queue_pair_.reset();
   EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
-  EXPECT_FALSE(far.is_shut_out());
-}
-
-TEST_F(ShmControlPath, AWithdrawnKeyIsUnknown) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  send_grant(kPeer, 1);
-  far.say(announcement(1));
-  turn();
-  EXPECT_TRUE(has_memory());
-  far.say({.kind = Kind::kWithdraw, .rkey = kTheirMemory.rkey});
-  EXPECT_EQ(queue_pair->remote_memory(kTheirMemory, 1).error().code, Errc::kNotFound);
-  EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
+  EXPECT_FALSE(far_->is_shut_out());
 }
 
 }  // namespace

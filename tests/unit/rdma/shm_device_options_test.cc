@@ -60,6 +60,7 @@ TEST_F(ShmDeviceOptions, HasOneToFourPortsAndAnId) {
 
 TEST_F(ShmDeviceOptions, PortsHaveAddressesOfTheirOwn) {
   open(3);
+  EXPECT_EQ(device_->name(), "shm0");
   ASSERT_EQ(device_->ports().size(), 3u);
   std::uint8_t number = 0;
   for (const Port& port : device_->ports()) {
@@ -155,28 +156,6 @@ TEST_F(ShmDeviceOptions, QueuePairsBeginWithSequenceNumbersOfTheirOwn) {
     seen.insert(made->first_psn().value);
   }
   EXPECT_EQ(seen.size(), 100u);
-}
-
-TEST_F(ShmDeviceOptions, SleepsAndWakesWithItsChannels) {
-  open();
-  SetOfDescriptors watcher;
-  ASSERT_TRUE(device_->set_watcher(&watcher));
-  EXPECT_EQ(watcher.watched.size(), 1u);  // the timer
-  FarSide far = take_in_channel();
-  EXPECT_EQ(connector_->readable, 1);
-  EXPECT_EQ(watcher.watched.size(), 2u);
-  device_->ring_doorbells();
-  EXPECT_EQ(connector_->flushes, 1);
-  Completion none;
-  EXPECT_EQ(device_->poll(std::span(&none, 1)), 0u);
-  EXPECT_TRUE(device_->arm());
-  EXPECT_NE(far.memory().sides[1].sleeping.load(), 0u);
-  device_->disarm();
-  EXPECT_EQ(far.memory().sides[1].sleeping.load(), 0u);
-  far.say({.kind = ControlMessage::Kind::kWithdraw, .rkey = RemoteKey(1)});
-  EXPECT_TRUE(device_->pending());
-  ASSERT_TRUE(device_->set_watcher(nullptr));
-  EXPECT_TRUE(watcher.watched.empty());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace fairlead::rdma::shm {
 namespace {
 
 using ShmDeviceLife = ShmDeviceTest;
+using ShmFacedDeviceLife = Faced<ShmDeviceTest>;
 
 TEST_F(ShmDeviceLife, ADeviceThatDoesNothingSleeps) {
   EXPECT_FALSE(timer_runs());
@@ -102,6 +103,25 @@ TEST_F(ShmDeviceLife, AnAnswerThatNobodyWantsAnyMoreIsGivenBack) {
   EXPECT_TRUE(sleeps());
 }
 
+// The refusal of a request whose queue pair is destroyed does not concern the next queue pair.
+TEST_F(ShmDeviceLife, ARefusalThatCameTooLateIsAskedAgain) {
+  auto gone = make_queue_pair();
+  ASSERT_TRUE(connect(*gone));
+  gone.reset();
+  const auto next = make_queue_pair();
+  ASSERT_TRUE(connect(*next));
+  EXPECT_EQ(connector_->requested.size(), 1u);
+  send_refusal(kPeer);
+  take_arrivals();
+  EXPECT_EQ(connector_->requested, std::vector(2, kPeer));
+  FarSide far = send_channel(kPeer, 0);
+  take_arrivals();
+  turn();
+  EXPECT_FALSE(has_fatal(*next));
+  EXPECT_TRUE(far.hear(Kind::kQueuePairGone));  // the first one, after all that it had said
+  EXPECT_EQ(far.hear(Kind::kQueuePairReady)->source, next->number());
+}
+
 TEST_F(ShmDeviceLife, WhoIsRefusedAChannelIsTold) {
   const auto queue_pair = make_queue_pair();
   ASSERT_TRUE(connect(*queue_pair));
@@ -125,10 +145,7 @@ TEST_F(ShmDeviceLife, NoAnswerIsNotWaitedForForever) {
   EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
-  const auto fault = device_.parts().faults.poll();
-  ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->peer, kPeer);
-  EXPECT_EQ(fault->error.code, Errc::kTimedOut);
+  expect_fault(Errc::kTimedOut);
 }
 
 // The connector is lost. What it has brought stays.
@@ -162,10 +179,7 @@ TEST_F(ShmDeviceLife, AnAnswerThatIsNoChannelFailsWhoAskedForIt) {
   event.end.memory = std::move(broker::make_memory("test", 4096).value());
   connector_->arrivals.emplace_back(std::move(event));
   take_arrivals();
-  const auto fault = device_.parts().faults.poll();
-  ASSERT_TRUE(fault);
-  EXPECT_EQ(fault->peer, kPeer);
-  EXPECT_EQ(fault->error.code, Errc::kMalformed);
+  expect_fault(Errc::kMalformed);
   EXPECT_TRUE(device_.pending());
   turn();
   EXPECT_TRUE(has_fatal(*queue_pair));
@@ -193,25 +207,23 @@ TEST_F(ShmDeviceLife, ANewChannelIsLookedAt) {
   EXPECT_TRUE(queue_pair->has_incoming());
 }
 
-TEST_F(ShmDeviceLife, APeerThatEndsLeavesNothing) {
-  auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedDeviceLife, APeerThatEndsLeavesNothing) {
   send_grant(kPeer, 1);
   send_grant(kPeer, 2);  // and never announced
-  far.say(announcement(1));
-  ASSERT_TRUE(queue_pair->remote_memory(kTheirMemory, 4096));
+  far_->say(announcement(1));
+  ASSERT_TRUE(queue_pair_->remote_memory(kTheirMemory, 4096));
   EXPECT_EQ(device_.parts().grants.count(), 1u);
   EXPECT_EQ(device_.parts().channels.budget().count(), 2u);
   const int bell = channel()->bell();
-  far.end();
+  far_->end();
   device_.handle_readable(bell);
   turn();
-  EXPECT_TRUE(has_fatal(*queue_pair));
+  EXPECT_TRUE(has_fatal(*queue_pair_));
   EXPECT_EQ(connector_->forgotten, std::vector{kPeer});
   EXPECT_EQ(device_.parts().grants.count(), 0u);
   EXPECT_EQ(watcher_.watched, std::set<int>{device_.parts().timer.descriptor()});
   device_.handle_readable(bell);  // seen to be readable before it was closed
-  queue_pair.reset();
+  queue_pair_.reset();
   turn();
   EXPECT_EQ(channel_count(), 0u);
   EXPECT_EQ(device_.parts().channels.budget().count(), 0u);
@@ -282,13 +294,11 @@ TEST_F(ShmDeviceLife, QueuePairsShareAChannelUntilTheLastHasGone) {
   EXPECT_TRUE(sleeps());
 }
 
-TEST_F(ShmDeviceLife, ADestroyedQueuePairIsNotHeardOfAnyMore) {
-  auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  ASSERT_TRUE(post(*queue_pair));
+TEST_F(ShmFacedDeviceLife, ADestroyedQueuePairIsNotHeardOfAnyMore) {
+  ASSERT_TRUE(post(*queue_pair_));
   device_.set_port_state(PortNumber(1), PortState::kDown);  // its requests are to be flushed
   EXPECT_TRUE(device_.pending());
-  queue_pair.reset();
+  queue_pair_.reset();
   std::vector<AsyncEvent::Kind> kinds;
   while (const auto event = device_.parts().events.poll()) kinds.push_back(event->kind);
   EXPECT_EQ(kinds, std::vector{AsyncEvent::Kind::kPortDown});
@@ -422,14 +432,12 @@ TEST_F(ShmDeviceLife, ReceiveRequestsLetTheirOwnMessagesGoOn) {
   EXPECT_EQ(received_[0].queue_pair, one->number());
 }
 
-TEST_F(ShmDeviceLife, WhatIsPostedIsRungForByArm) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
-  far.channel().fall_asleep(false);
-  ASSERT_TRUE(post(*queue_pair, false));
-  EXPECT_FALSE(far.channel().was_rung());
+TEST_F(ShmFacedDeviceLife, WhatIsPostedIsRungForByArm) {
+  far_->channel().fall_asleep(false);
+  ASSERT_TRUE(post(*queue_pair_, false));
+  EXPECT_FALSE(far_->channel().was_rung());
   EXPECT_TRUE(device_.arm());
-  EXPECT_TRUE(far.channel().was_rung());
+  EXPECT_TRUE(far_->channel().was_rung());
 }
 
 TEST_F(ShmDeviceLife, DoorbellsAreForTheConnectorToo) {
@@ -440,23 +448,19 @@ TEST_F(ShmDeviceLife, DoorbellsAreForTheConnectorToo) {
 }
 
 // What has to wait for a full connector is sent as soon as the peer has read.
-TEST_F(ShmDeviceLife, WhoHasABacklogAsksToBeWokenByProgress) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedDeviceLife, WhoHasABacklogAsksToBeWokenByProgress) {
   EXPECT_TRUE(sleeps());
-  EXPECT_EQ(far.memory().sides[1].sleeping.load() & kWakeOnProgress, 0u);
+  EXPECT_EQ(far_->memory().sides[1].sleeping.load() & kWakeOnProgress, 0u);
   connector_->waits = true;
   EXPECT_TRUE(sleeps());
-  EXPECT_NE(far.memory().sides[1].sleeping.load() & kWakeOnProgress, 0u);
+  EXPECT_NE(far_->memory().sides[1].sleeping.load() & kWakeOnProgress, 0u);
 }
 
-TEST_F(ShmDeviceLife, WhoIsAwakeNeedNotBeRungFor) {
-  const auto queue_pair = make_queue_pair();
-  FarSide far = face(*queue_pair);
+TEST_F(ShmFacedDeviceLife, WhoIsAwakeNeedNotBeRungFor) {
   EXPECT_TRUE(sleeps());
-  EXPECT_NE(far.memory().sides[1].sleeping.load(), 0u);
+  EXPECT_NE(far_->memory().sides[1].sleeping.load(), 0u);
   device_.disarm();
-  EXPECT_EQ(far.memory().sides[1].sleeping.load(), 0u);
+  EXPECT_EQ(far_->memory().sides[1].sleeping.load(), 0u);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,64 +20,10 @@
 #include "rdma/shm/queue/shm_receive_queue.h"
 #include "rdma/shm/shm_device.h"
 #include "rdma/shm/shm_gid.h"
+#include "unit/rdma/scripted_connector.h"
 #include "unit/rdma/set_of_descriptors.h"
 
 namespace fairlead::rdma::shm {
-
-// Says what the test has put into `arrivals`, and notes what it is asked for.
-class ScriptedConnector final : public Connector {
- public:
-  static constexpr int kDescriptor = 100'000;  // nobody opens that many
-
-  FabricId id() const override { return {{1, 2, 3, 4, 5}}; }
-  Result<void> set_watcher(FdWatcher*) override { return {}; }
-  bool owns(int fd) const override { return fd == kDescriptor; }
-  void handle_readable(int) override { ++readable; }
-  void forget(PeerId peer) override { forgotten.push_back(peer); }
-  Result<void> request_channel(PeerId peer) override {
-    if (!reachable) return Error{Errc::kPeerGone, "test"};
-    requested.push_back(peer);
-    if (answer) arrivals.emplace_back(std::move(*std::exchange(answer, std::nullopt)));
-    return {};
-  }
-  bool may_reach(PeerId) const override { return reachable; }
-  Result<Blank> take_buffer() override {
-    FileDescriptor made = SMC_TRY(broker::make_blank());
-    blanks.emplace_back(::dup(made.get()));
-    return Blank{{1, blanks.size()}, std::move(made)};
-  }
-  Result<void> grant(const BufferId& buffer, PeerId peer) override {
-    if (!grants) return Error{Errc::kPeerGone, "test"};
-    granted.emplace_back(buffer, peer);
-    return {};
-  }
-  void free_buffer(const BufferId& buffer) override { freed.push_back(buffer); }
-  bool may_bring(const BufferId&) const override { return brings; }
-  Result<ConnectorEvent> next() override {
-    if (arrivals.empty()) return Error{Errc::kWouldBlock, "test"};
-    if (!arrivals.front()) {
-      const Error lost = arrivals.front().error();
-      arrivals.pop_front();
-      return lost;
-    }
-    ConnectorEvent event = std::move(*arrivals.front());
-    arrivals.pop_front();
-    return event;
-  }
-  bool has_events() const override { return tells && !arrivals.empty(); }
-  void flush() override { ++flushes; }
-  bool backlog() const override { return waits; }
-
-  std::deque<Result<ConnectorEvent>> arrivals;
-  std::optional<ConnectorEvent> answer;  // arrives with the next request
-  bool reachable = true, grants = true, brings = true, waits = false;
-  bool tells = false;  // no descriptor tells of `arrivals`
-  int readable = 0, flushes = 0;
-  std::vector<PeerId> requested, forgotten;
-  std::vector<std::pair<BufferId, PeerId>> granted;
-  std::vector<BufferId> freed;
-  std::vector<FileDescriptor> blanks;  // of buffer n at n - 1
-};
 
 // What a peer has of a channel.
 class FarSide {
@@ -263,6 +208,12 @@ class ShmDeviceTest : public testing::Test {
              event.queue_pair == queue_pair.number();
     });
   }
+  void expect_fault(Errc code, PeerId peer = kPeer) {
+    const auto fault = device_.parts().faults.poll();
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->peer, peer);
+    EXPECT_EQ(fault->error.code, code);
+  }
   bool sleeps() {
     device_.disarm();
     turn();
@@ -309,6 +260,25 @@ class ShmDeviceTest : public testing::Test {
   std::vector<std::unique_ptr<ShmBuffer>> buffers_;
   std::vector<Completion> received_, sent_;
   std::vector<AsyncEvent> events_;
+};
+
+// A test of `Base` that begins with a queue pair that faces one of kPeer.
+template <class Base>
+class Faced : public Base {
+ protected:
+  void SetUp() override {
+    Base::SetUp();
+    queue_pair_ = this->make_queue_pair();
+    far_.emplace(this->face(*queue_pair_));
+  }
+  void TearDown() override {
+    far_.reset();
+    queue_pair_.reset();
+    Base::TearDown();
+  }
+
+  std::unique_ptr<ShmQueuePair> queue_pair_;
+  std::optional<FarSide> far_;
 };
 
 }  // namespace fairlead::rdma::shm

@@ -1,14 +1,29 @@
-// The owner that loses granted memory at the limit. Other properties of the table are tested in
-// shm_tables_test.cc.
+// Who may take granted memory, and which owner loses some at the limit.
 #include "rdma/shm/channel/shm_grant_table.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>
 
+#include "broker/shared_objects.h"
+
 namespace fairlead::rdma::shm {
 namespace {
 
 constexpr PeerId kOne{{1}}, kTwo{{2}};
+
+TEST(ShmGrantTable, GivesEachGrantOnce) {
+  const FileDescriptor memory = std::move(broker::make_memory("test", 4096).value());
+  MapBudget budget;
+  GrantTable grants;
+  for (int i = 0; i < 2; ++i)
+    grants.add(kOne, 0, {1, 7}, std::move(budget.map(memory.get()).value()));
+  EXPECT_FALSE(grants.take(kTwo, {1, 7}));
+  EXPECT_FALSE(grants.take(kOne, {2, 7}));
+  EXPECT_TRUE(grants.take(kOne, {1, 7}));
+  EXPECT_TRUE(grants.take(kOne, {1, 7}));
+  EXPECT_FALSE(grants.take(kOne, {1, 7}));
+  EXPECT_EQ(budget.count(), 0u);
+}
 
 class ShmGrantLimit : public testing::Test {
  protected:

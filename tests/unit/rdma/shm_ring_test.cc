@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <memory>
-#include <random>
-#include <thread>
+#include <optional>
 #include <vector>
 
 namespace fairlead::rdma::shm {
@@ -166,36 +164,6 @@ TEST_F(ShmRing, ConsumerRefusesAMessageThatReachesPastTheTail) {
   EXPECT_EQ(consumer_.front().error().code, Errc::kMalformed);
   memory_->slots[3].words[1] = kSlotBytes;
   EXPECT_EQ(consumer_.front()->length_bytes, kSlotBytes);
-}
-
-TEST_F(ShmRing, TwoThreadsSeeWholeMessagesInOrder) {
-  constexpr unsigned kMessages = 20000;
-  // What the other side has done, to wait for it by blocking.
-  std::atomic<unsigned> sent{0}, received{0};
-  auto size_of = [](unsigned i) { return 1 + (i * 7919u) % (i % 16 == 0 ? 8192u : 150u); };
-  std::thread sender([&] {
-    for (unsigned i = 0; i < kMessages;) {
-      const unsigned before = received.load();
-      ASSERT_TRUE(producer_.refresh());
-      if (push(pattern(size_of(i), i))) {
-        sent.store(++i);
-        sent.notify_one();
-      } else {
-        received.wait(before);
-      }
-    }
-  });
-  for (unsigned i = 0; i < kMessages;) {
-    const unsigned before = sent.load();
-    if (auto message = pull()) {
-      EXPECT_EQ(*message, pattern(size_of(i), i)) << i;
-      received.store(++i);
-      received.notify_one();
-    } else {
-      sent.wait(before);
-    }
-  }
-  sender.join();
 }
 
 }  // namespace

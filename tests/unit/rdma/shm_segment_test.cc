@@ -196,13 +196,6 @@ TEST(ShmSegment, BlankOfAnEarlierBrokerGetsItsSizeToo) {
   EXPECT_EQ(adopt_whole_segment(blank.get()).error().code, Errc::kMalformed);
 }
 
-TEST(ShmSegment, TheLargestBufferIsAdopted) {
-  const FileDescriptor memory = std::move(broker::make_memory("test", kBufferBytesMax).value());
-  const auto whole = adopt_whole_segment(memory.get());
-  ASSERT_TRUE(whole);
-  EXPECT_EQ(whole->bytes().size(), kBufferBytesMax);
-}
-
 // A huge page can be missing at the first touch.
 TEST(ShmSegment, RefusesHugePages) {
   const FileDescriptor huge(
