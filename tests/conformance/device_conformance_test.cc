@@ -71,16 +71,6 @@ TEST_P(DeviceConformance, OnlySignaledRequestsComplete) {
   }
 }
 
-TEST_P(DeviceConformance, SignaledWriteAloneCompletes) {
-  Connection connection = connect();
-  left->memory().bytes()[7] = std::byte{42};
-  ASSERT_TRUE(
-      post(*connection.left, write_request(left->memory(), 7, 1, at(right->memory(), 9), true, 3)));
-  ASSERT_TRUE(run_until([&] { return left->sends.size() == 1; }));
-  EXPECT_EQ(left->sends[0].status, CompletionStatus::kSuccess);
-  EXPECT_EQ(right->memory().bytes()[9], std::byte{42});
-}
-
 TEST_P(DeviceConformance, EveryMessageSizeArrivesWhole) {
   Connection connection = connect();
   ASSERT_TRUE(right->post_receives(64));

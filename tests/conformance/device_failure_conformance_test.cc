@@ -74,13 +74,16 @@ TEST_P(DeviceConformance, RequestsBeforeABadOneAreNotHurt) {
   }
 }
 
-TEST_P(DeviceConformance, ReceiverNotReadyLosesNothing) {
+TEST_P(DeviceConformance, ReceiverNotReadyMaySleepAndLosesNothing) {
   Connection connection = connect();
   for (unsigned i = 0; i < 10; ++i)
     ASSERT_TRUE(post(*connection.left, send_request(pattern(44, i), i == 9, i)));
   settle();
   EXPECT_TRUE(right->received.empty());
   EXPECT_TRUE(left->sends.empty());
+  EXPECT_FALSE(right->device().pending());
+  EXPECT_TRUE(right->device().arm());
+  right->device().disarm();
   ASSERT_TRUE(right->post_receives(16));
   ASSERT_TRUE(run_until([&] { return right->received.size() == 10 && left->sends.size() == 1; }));
   for (unsigned i = 0; i < 10; ++i) EXPECT_EQ(right->received[i].bytes, pattern(44, i));

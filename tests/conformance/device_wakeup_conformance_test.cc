@@ -99,15 +99,5 @@ TEST_P(DeviceConformance, ArmRefusesWhileSomethingWaits) {
   right->device().disarm();
 }
 
-TEST_P(DeviceConformance, NotReadyReceiverMaySleepAndIsServedAfterRefill) {
-  Connection connection = connect();
-  ASSERT_TRUE(post(*connection.left, send_request(std::span(kAnyMessage))));
-  settle();
-  EXPECT_FALSE(right->device().pending());
-  EXPECT_TRUE(right->device().arm());
-  ASSERT_TRUE(right->post_receives(4));
-  EXPECT_TRUE(run_until([&] { return right->received.size() == 1; }));
-}
-
 }  // namespace
 }  // namespace fairlead::rdma

@@ -1,5 +1,5 @@
 // A broker in a thread, for devices of one process. It creates channels and buffers for every
-// registered device. Tests can switch on faults that the real one has only under load.
+// registered device, and ends when the test says so.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,6 +20,7 @@
 #include "base/linux/unix_address.h"
 #include "broker/request_ring.h"
 #include "broker/shared_objects.h"
+#include "conformance/endpoint.h"
 #include "conformance/shm_device_pair.h"
 #include "rdma/shm/channel/shm_channel_memory.h"
 #include "rdma/shm/connect/shm_broker_connector.h"
@@ -28,8 +29,6 @@ namespace fairlead::rdma::shm {
 
 class BrokerThread {
  public:
-  static constexpr unsigned kStock = 16;
-
   BrokerThread() {
     static std::atomic<unsigned> made{0};
     name_ = "@fairlead-test-" + std::to_string(::getpid()) + "-" + std::to_string(++made);
@@ -40,13 +39,6 @@ class BrokerThread {
   BrokerThread& operator=(const BrokerThread&) = delete;
 
   const std::string& name() const { return name_; }
-  // Grants are dropped, as by a broker that never answers.
-  std::atomic<bool> swallow_grants{false};
-  std::atomic<bool> no_blanks{false};
-  std::atomic<bool> swallow_connects{false};  // as when an answer is lost
-  std::atomic<bool> hold_refusals{false};     // until it is false again
-  std::atomic<std::uint64_t> grants{0};
-  std::atomic<std::uint64_t> buffers{0};  // that the broker holds
 
   void start() {
     instance_ += std::uint64_t{1} << 32;
@@ -60,13 +52,13 @@ class BrokerThread {
     EXPECT_EQ(::write(stop_.get(), &one, sizeof one), 8);
     thread_.join();
     devices_.clear();
-    buffers = 0;
   }
 
  private:
   using Kind = broker::Message::Kind;
   using Request = broker::Request;
   static constexpr FabricId kFabric{{9, 8, 7, 6, 5}};
+  static constexpr unsigned kStock = 16;
 
   struct Member {
     FileDescriptor socket;
@@ -75,7 +67,6 @@ class BrokerThread {
     PeerId peer;
     std::map<broker::BufferId, FileDescriptor> buffers;
     unsigned stock = 0;
-    std::vector<broker::Message> refusals;  // still to be sent
   };
 
   void run() {
@@ -113,24 +104,16 @@ class BrokerThread {
   bool serve(Member& member) {
     pollfd state{member.socket.get(), 0, 0};
     (void)::poll(&state, 1, 0);
-    if ((state.revents & POLLHUP) != 0) {
-      buffers -= member.buffers.size();
-      return false;
-    }
+    if ((state.revents & POLLHUP) != 0) return false;
     for (;;) {
       const auto request = member.requests->take();
       if (!request) break;
       handle(member, *request);
     }
-    if (!hold_refusals) {
-      for (const broker::Message& refusal : std::exchange(member.refusals, {}))
-        say(member, refusal);
-    }
     if (member.requests->take_wish()) say(member, {.kind = Kind::kRoom});
-    for (; !member.peer.is_zero() && member.stock < kStock && !no_blanks; ++member.stock) {
+    for (; !member.peer.is_zero() && member.stock < kStock; ++member.stock) {
       const broker::BufferId id{instance_, ++made_};
       FileDescriptor& blank = member.buffers[id] = std::move(broker::make_blank().value());
-      ++buffers;
       say(member, {.kind = Kind::kBlank, .buffer = id}, {blank.get()});
     }
     return true;
@@ -155,14 +138,11 @@ class BrokerThread {
         member.peer = request.peer;
         return say(member, {.kind = Kind::kWelcome, .peer = member.peer, .fabric = kFabric});
       case Request::Kind::kConnect: {
-        if (swallow_connects) return;
         Member* const other = find(request.peer);
-        if (other == nullptr) {
-          member.refusals.push_back({.kind = Kind::kRefused,
-                                     .refusal = broker::Refusal::kUnknownPeer,
-                                     .peer = request.peer});
-          return;
-        }
+        if (other == nullptr)
+          return say(member, {.kind = Kind::kRefused,
+                              .refusal = broker::Refusal::kUnknownPeer,
+                              .peer = request.peer});
         auto ends = std::move(broker::make_channel(sizeof(ChannelMemory)).value());
         for (unsigned side : {1u, 0u}) {
           const auto fds = ends[side].descriptors();
@@ -181,13 +161,12 @@ class BrokerThread {
       case Request::Kind::kGrant: {
         Member* const other = find(request.peer);
         const auto buffer = member.buffers.find(request.buffer);
-        ++grants;
-        if (other == nullptr || buffer == member.buffers.end() || swallow_grants) return;
+        if (other == nullptr || buffer == member.buffers.end()) return;
         return say(*other, {.kind = Kind::kGranted, .peer = member.peer, .buffer = request.buffer},
                    {buffer->second.get()});
       }
       case Request::Kind::kFree:
-        buffers -= member.buffers.erase(request.buffer);
+        member.buffers.erase(request.buffer);
         return;
     }
   }
@@ -199,19 +178,46 @@ class BrokerThread {
   std::thread thread_;
 };
 
-inline std::unique_ptr<ShmDevice> open_device(const BrokerThread& broker, std::uint8_t number,
-                                              unsigned ports = 1, bool addressable = true,
-                                              Duration grant_wait = kGrantWaitMax) {
+inline std::unique_ptr<ShmDevice> open_device(const BrokerThread& broker, std::uint8_t number) {
   auto connector = BrokerConnector::open(broker.name(), peer_id(number), ::geteuid());
   if (!connector || (*connector)->wait_registered(std::chrono::seconds(10)) !=
                         BrokerConnector::State::kRegistered)
     return nullptr;
-  auto device = ShmDevice::open({.peer_id = peer_id(number),
-                                 .ports = ports,
-                                 .addressable = addressable,
-                                 .wait_limits = {.grant = grant_wait}},
-                                std::move(*connector));
+  auto device = ShmDevice::open({.peer_id = peer_id(number)}, std::move(*connector));
   return device ? std::move(*device) : nullptr;
 }
+
+// A test with two devices that the broker connects.
+template <class Base>
+class ShmBrokeredTest : public Base {
+ protected:
+  struct Connection {
+    QueuePair* left;
+    QueuePair* right;
+  };
+
+  void SetUp() override {
+    ASSERT_NE(left_device_, nullptr);
+    ASSERT_NE(right_device_, nullptr);
+    left_ = std::make_unique<Endpoint>(*left_device_);
+    right_ = std::make_unique<Endpoint>(*right_device_);
+    ASSERT_TRUE(left_->post_receives(16));
+    ASSERT_TRUE(right_->post_receives(16));
+  }
+  Connection connect() {
+    Connection made{&left_->add_queue_pair(), &right_->add_queue_pair()};
+    EXPECT_TRUE(made.left->connect(right_->address_of(*made.right)));
+    EXPECT_TRUE(made.right->connect(left_->address_of(*made.left)));
+    return made;
+  }
+  static BrokerConnector::State state_of(const ShmDevice& device) {
+    return static_cast<const BrokerConnector&>(device.connector()).state();
+  }
+
+  BrokerThread broker_;
+  std::unique_ptr<ShmDevice> left_device_ = open_device(broker_, 1);
+  std::unique_ptr<ShmDevice> right_device_ = open_device(broker_, 2);
+  std::unique_ptr<Endpoint> left_, right_;
+};
 
 }  // namespace fairlead::rdma::shm

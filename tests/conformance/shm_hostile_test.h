@@ -88,16 +88,26 @@ class ShmHostile : public testing::Test {
   }
 
   // Creates a queue pair of the device whose peer is the fake one, as after a handshake.
-  void face_fake() {
+  void face_fake(std::uint32_t send_requests = 64, SharedReceiveQueue* receives = nullptr) {
     fake_->open_channel(peer_id(1));
-    facing_ = &victim_->add_queue_pair();
-    ASSERT_TRUE(facing_->connect({.gid = fake_->gid(), .queue_pair = kFakeQp}));
-    fake_->say({.kind = Kind::kQueuePairReady,
-                .source = kFakeQp,
-                .destination = facing_->number(),
-                .domain = kFakeDomain});
+    facing_ = &victim_->add_queue_pair(PortNumber(1), send_requests, nullptr, receives);
+    ASSERT_TRUE(facing_->connect(end_of(*fake_)));
+    say(*fake_, Kind::kQueuePairReady, *facing_);
     run();
     ASSERT_FALSE(victim_->has_fatal(*facing_));
+  }
+  // Tells that the queue pair `from` of the peer faces that of the device, or has left it.
+  static void say(FakePeer& peer, Kind kind, const QueuePair& to, QpNumber from = kFakeQp) {
+    peer.say({.kind = kind, .source = from, .destination = to.number(), .domain = kFakeDomain});
+  }
+  PeerEndpoint end_of(const FakePeer& peer, QpNumber number = kFakeQp) const {
+    return {.gid = peer.gid(), .queue_pair = number};
+  }
+  // True if the peer was told that one of its queue pairs has no counterpart.
+  static bool hears_refusal(FakePeer& peer) {
+    bool refused = false;
+    while (const auto heard = peer.hear()) refused |= heard->kind == Kind::kQueuePairGone;
+    return refused;
   }
   ControlMessage announcement(std::uint64_t size, std::uint32_t key = 1) const {
     return {.kind = Kind::kAnnounce,

@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "conformance/endpoint.h"
 #include "conformance/shm_broker.h"
 #include "lingering_socket.h"
 
@@ -102,20 +101,13 @@ const std::vector<Descriptors> kDescriptors = {
     {"larger", [](LingeringSockets&) { return memfd(MFD_ALLOW_SEALING, F_SEAL_SHRINK); }},
 };
 
-class ShmImpostor : public testing::TestWithParam<Descriptors> {
+class ShmImpostor : public ShmBrokeredTest<testing::TestWithParam<Descriptors>> {
  protected:
   void SetUp() override {
-    ASSERT_NE(left_device_, nullptr);
-    ASSERT_NE(right_device_, nullptr);
-    left_ = std::make_unique<Endpoint>(*left_device_);
-    right_ = std::make_unique<Endpoint>(*right_device_);
-    ASSERT_TRUE(left_->post_receives(16));
-    ASSERT_TRUE(right_->post_receives(16));
-    from_ = &left_->add_queue_pair();
-    to_ = &right_->add_queue_pair();
-    ASSERT_TRUE(from_->connect(right_->address_of(*to_)));
-    ASSERT_TRUE(to_->connect(left_->address_of(*from_)));
-    ASSERT_TRUE(run_until([&] { return from_->send_room() != 0 && to_->send_room() != 0; }));
+    ShmBrokeredTest::SetUp();
+    connection_ = connect();
+    ASSERT_TRUE(run_until(
+        [&] { return connection_.left->send_room() != 0 && connection_.right->send_room() != 0; }));
   }
   void TearDown() override { sockets_ = LingeringSockets(); }
 
@@ -134,11 +126,8 @@ class ShmImpostor : public testing::TestWithParam<Descriptors> {
   }
   bool works() {
     const std::size_t before = right_->received.size();
-    return post(*from_, send_request(kAnyMessage)) &&
+    return post(*connection_.left, send_request(kAnyMessage)) &&
            run_until([&] { return right_->received.size() > before; });
-  }
-  State state() const {
-    return static_cast<const BrokerConnector&>(left_device_->connector()).state();
   }
   // Registers the device with an impostor, which then says something with descriptors of the kind.
   void attack(const char* what, const broker::Message& message, std::size_t count,
@@ -161,18 +150,13 @@ class ShmImpostor : public testing::TestWithParam<Descriptors> {
     impostor.socket.reset();
     EXPECT_TRUE(works());
     // The broker connects again, and is taken.
-    EXPECT_TRUE(run_until([&] { return state() == State::kRegistered; }))
-        << static_cast<int>(state());
+    EXPECT_TRUE(run_until([&] { return state_of(*left_device_) == State::kRegistered; }))
+        << static_cast<int>(state_of(*left_device_));
     EXPECT_LT(gap_, kGapMax);
   }
 
   Clock::duration gap_{};  // the longest turn of the left device
-  BrokerThread broker_;
-  std::unique_ptr<ShmDevice> left_device_ = open_device(broker_, 1);
-  std::unique_ptr<ShmDevice> right_device_ = open_device(broker_, 2);
-  std::unique_ptr<Endpoint> left_, right_;
-  QueuePair* from_ = nullptr;
-  QueuePair* to_ = nullptr;
+  Connection connection_{};
   LingeringSockets sockets_;
 };
 
@@ -197,7 +181,7 @@ TEST_P(ShmImpostor, UnreadDescriptorsBlockNobody) {
       for (int i = 0; i < 3; ++i) impostor->say({.kind = Kind::kRoom}, {sent.get()});
   }
   EXPECT_TRUE(works());
-  EXPECT_TRUE(run_until([&] { return state() == State::kRegistered; }));
+  EXPECT_TRUE(run_until([&] { return state_of(*left_device_) == State::kRegistered; }));
   EXPECT_LT(gap_, kGapMax);
 }
 

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
-#include <string>
+#include <numeric>
 #include <vector>
 
 #include "base/linux/descriptors.h"
@@ -16,20 +15,10 @@ namespace {
 
 class ShmMessages : public ShmHostile {
  protected:
-  void say_ready(FakePeer& peer, const QueuePair& to, QpNumber from = kFakeQp) {
-    peer.say({.kind = Kind::kQueuePairReady,
-              .source = from,
-              .destination = to.number(),
-              .domain = kFakeDomain});
-  }
   // As face_fake(), without receive requests.
   void face_fake_unready() {
     unready_ = std::move(device_->create_shared_receive_queue(victim_->domain(), kUnready).value());
-    fake_->open_channel(peer_id(1));
-    facing_ = &victim_->add_queue_pair(PortNumber(1), 64, nullptr, unready_.get());
-    ASSERT_TRUE(facing_->connect({.gid = fake_->gid(), .queue_pair = kFakeQp}));
-    say_ready(*fake_, *facing_);
-    run();
+    face_fake(64, unready_.get());
   }
   // Goes over what the peer has heard; true if it was told that `ours` is not there for `theirs`.
   static bool is_refused(FakePeer& peer, QpNumber ours, QpNumber theirs) {
@@ -44,23 +33,6 @@ class ShmMessages : public ShmHostile {
   static constexpr std::uint32_t kUnready = 8;
   std::unique_ptr<SharedReceiveQueue> unready_;
 };
-
-TEST_F(ShmMessages, SlotsOfReceivedMessagesAreGivenBackAtOnce) {
-  face_fake();
-  for (int i = 0; i < 3; ++i) fake_->put(facing_->number(), kFakeQp, 44);
-  Completion batch[8];
-  EXPECT_EQ(device_->poll(batch), 3u);
-  EXPECT_EQ(fake_->out().head, 3u);
-}
-
-TEST_F(ShmMessages, APeerThatSleepsUntilThereIsRoomIsWoken) {
-  face_fake();
-  fake_->memory().sides[0].sleeping = kWakeOnProgress;
-  fake_->put(facing_->number(), kFakeQp, 44);
-  victim_->turn();
-  EXPECT_EQ(victim_->received.size(), 1u);
-  EXPECT_EQ(fake_->memory().sides[0].sleeping, 0u);
-}
 
 // A channel without traffic is left asleep in the end: only its bell makes the device look again.
 class ShmAwake : public ShmMessages {
@@ -97,7 +69,7 @@ TEST_F(ShmAwake, AChannelOverWhichMessagesGoIsLookedAt) {
   EXPECT_EQ(victim_->sent(*facing_).size(), 4u);
 }
 
-// More channels than one turn can serve.
+// More channels than one turn can serve, however many control messages they bring.
 TEST_F(ShmMessages, ChannelsThatGotNoTurnAreFirstInTheNext) {
   constexpr std::size_t kPeers = 100;
   constexpr std::uint64_t kEach = 200;
@@ -108,12 +80,13 @@ TEST_F(ShmMessages, ChannelsThatGotNoTurnAreFirstInTheNext) {
     peers.push_back(std::make_unique<FakePeer>(fabric_, static_cast<std::uint8_t>(20 + i)));
     peers.back()->open_channel(peer_id(1));
     QueuePair& faced = victim_->add_queue_pair();
-    ASSERT_TRUE(faced.connect({.gid = peers.back()->gid(), .queue_pair = kFakeQp}));
-    say_ready(*peers.back(), faced);
+    ASSERT_TRUE(faced.connect(end_of(*peers.back())));
+    say(*peers.back(), Kind::kQueuePairReady, faced);
     run();
   }
   for (std::uint64_t i = 0; i < kEach; ++i)
     for (const auto& peer : peers) peer->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(7)});
+  std::uint64_t before = kPeers;  // has been handled of all: that each queue pair is ready
   for (int turn = 1; turn < 10; ++turn) {
     victim_->turn();
     std::vector<std::uint64_t> handled;
@@ -121,6 +94,9 @@ TEST_F(ShmMessages, ChannelsThatGotNoTurnAreFirstInTheNext) {
     const auto [least, most] = std::minmax_element(handled.begin(), handled.end());
     EXPECT_LE(*most - *least, std::uint64_t{kControlBatchMin}) << turn;
     EXPECT_LE(*most, kEach);
+    const auto all = std::accumulate(handled.begin(), handled.end(), std::uint64_t{0});
+    EXPECT_LE(all - before, std::uint64_t{kControlPerPollMax}) << turn;
+    before = all;
   }
   while (device_->pending()) victim_->turn();
 }
@@ -140,11 +116,11 @@ TEST_F(ShmMessages, WhatTheConnectorHasReadIsTakenWithoutAnotherEvent) {
 TEST_F(ShmMessages, AMessageDoesNotOvertakeWhatItsSenderHasToldBefore) {
   fake_->open_channel(peer_id(1));
   facing_ = &victim_->add_queue_pair();
-  ASSERT_TRUE(facing_->connect({.gid = fake_->gid(), .queue_pair = kFakeQp}));
+  ASSERT_TRUE(facing_->connect(end_of(*fake_)));
   // More than one turn takes.
   for (int i = 0; i < 2 * kControlBatch; ++i)
     fake_->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(7)});
-  say_ready(*fake_, *facing_);
+  say(*fake_, Kind::kQueuePairReady, *facing_);
   fake_->put(facing_->number(), kFakeQp, 44);
   victim_->turn();
   EXPECT_TRUE(device_->pending());
@@ -178,44 +154,24 @@ TEST_F(ShmMessages, MessagesForAnUnconnectedQueuePairOfAnotherAreRefused) {
   expect_unmoved();
 }
 
-TEST_F(ShmMessages, AMessageThatCameBeforeConnectIsReceivedAfterIt) {
-  fake_->open_channel(peer_id(1));
-  facing_ = &victim_->add_queue_pair();
-  say_ready(*fake_, *facing_);
-  fake_->put(facing_->number(), kFakeQp, 44);
-  run();
-  EXPECT_TRUE(victim_->received.empty());
-  EXPECT_FALSE(device_->pending());
-  ASSERT_TRUE(device_->arm());
-  device_->disarm();
-  ASSERT_TRUE(facing_->connect({.gid = fake_->gid(), .queue_pair = kFakeQp}));
-  victim_->turn();
-  ASSERT_EQ(victim_->received.size(), 1u);
-  EXPECT_EQ(victim_->received[0].queue_pair, facing_->number());
-}
-
 TEST_F(ShmMessages, AMessageThatNobodyCanTakeDoesNotHideThatItsSenderLeft) {
-  face_fake_unready();
-  fake_->put(facing_->number(), kFakeQp, 44);
-  run();
-  EXPECT_FALSE(device_->pending());
-  fake_->say({.kind = Kind::kQueuePairGone, .source = kFakeQp, .destination = facing_->number()});
-  run();
-  EXPECT_TRUE(victim_->has_fatal(*facing_));
-  EXPECT_TRUE(victim_->received.empty());
-  EXPECT_FALSE(fake_->is_shut_out());
-  EXPECT_FALSE(device_->pending());
-}
-
-TEST_F(ShmMessages, AMessageThatNobodyCanTakeDoesNotHideThatItsChannelEnded) {
-  face_fake_unready();
-  fake_->put(facing_->number(), kFakeQp, 44);
-  run();
-  EXPECT_FALSE(victim_->has_fatal(*facing_));
-  fake_->close_channel();
-  run();
-  EXPECT_TRUE(victim_->has_fatal(*facing_));
-  EXPECT_TRUE(victim_->received.empty());
+  for (const bool channel_ends : {false, true}) {
+    face_fake_unready();
+    fake_->put(facing_->number(), kFakeQp, 44);
+    run();
+    EXPECT_FALSE(victim_->has_fatal(*facing_));
+    EXPECT_FALSE(device_->pending());
+    if (channel_ends)
+      fake_->close_channel();
+    else
+      say(*fake_, Kind::kQueuePairGone, *facing_);
+    run();
+    EXPECT_TRUE(victim_->has_fatal(*facing_));
+    EXPECT_TRUE(victim_->received.empty());
+    EXPECT_TRUE(channel_ends || !fake_->is_shut_out());
+    EXPECT_FALSE(device_->pending());
+    victim_->queue_pairs.pop_back();
+  }
 }
 
 TEST_F(ShmMessages, TheLimitOfAReceiveQueueIsToldAtOnceWhenFewerAreLeft) {
@@ -239,35 +195,6 @@ TEST_F(ShmMessages, TheLimitOfAReceiveQueueIsToldAtOnceWhenFewerAreLeft) {
   ASSERT_EQ(device_->poll(std::span(&one, 1)), 1u);
   EXPECT_EQ(one.length_bytes, 44u);
   EXPECT_FALSE(device_->poll_async_event());
-}
-
-std::size_t mappings_of_channels() {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);)
-    count += line.find("fairlead-channel") != std::string::npos;
-  return count;
-}
-
-TEST_F(ShmMessages, AChannelThatEndedGoesWithItsLastQueuePair) {
-  const std::size_t before = mappings_of_channels();
-  face_fake();
-  fake_->close_channel();
-  run();
-  EXPECT_TRUE(victim_->has_fatal(*facing_));
-  victim_->queue_pairs.pop_back();
-  run();
-  EXPECT_EQ(mappings_of_channels(), before);
-}
-
-TEST_F(ShmMessages, AnEndedChannelWithoutQueuePairsGoesAtOnce) {
-  const std::size_t before = mappings_of_channels();
-  fake_->open_channel(peer_id(1));
-  run();
-  EXPECT_EQ(mappings_of_channels(), before + 2);  // one is that of the peer
-  fake_->close_channel();
-  run();
-  EXPECT_EQ(mappings_of_channels(), before);
 }
 
 }  // namespace

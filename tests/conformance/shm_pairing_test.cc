@@ -18,18 +18,6 @@ class ShmPairing : public ShmHostile {
     second_.reset();
     ShmHostile::TearDown();
   }
-  static void say(FakePeer& peer, Kind kind, const QueuePair& to, QpNumber from = kFakeQp) {
-    peer.say({.kind = kind, .source = from, .destination = to.number(), .domain = kFakeDomain});
-  }
-  PeerEndpoint end_of_fake(QpNumber number = kFakeQp) const {
-    return {.gid = fake_->gid(), .queue_pair = number};
-  }
-  // True if the peer was told that one of its queue pairs has no counterpart.
-  static bool hears_refusal(FakePeer& peer) {
-    bool refused = false;
-    while (const auto heard = peer.hear()) refused |= heard->kind == Kind::kQueuePairGone;
-    return refused;
-  }
   // One message of the peer arrives at that queue pair.
   void expect_received(FakePeer& peer, const QueuePair& to, QpNumber from = kFakeQp) {
     const std::size_t before = victim_->received.size();
@@ -51,7 +39,7 @@ class ShmPairing : public ShmHostile {
   void face_on_two_channels() {
     fake_->open_channel(peer_id(1));
     facing_ = &victim_->add_queue_pair();
-    ASSERT_TRUE(facing_->connect(end_of_fake()));
+    ASSERT_TRUE(facing_->connect(end_of(*fake_)));
     second_ = std::make_unique<FakePeer>(fabric_, 10);
     second_->open_channel_as(peer_id(1), peer_id(9));
     say(*second_, Kind::kQueuePairReady, *facing_);
@@ -74,7 +62,7 @@ TEST_F(ShmPairing, AGidOfAnotherFabricIsOfNobodyHere) {
   const Gid same_peer = gid_of(foreign->fabric(), PortNumber(1), peer_id(9));
   for (const Gid& gid : {same_peer, Gid{}})
     EXPECT_EQ(facing_->connect({.gid = gid, .queue_pair = kFakeQp}).error().code, Errc::kPeerGone);
-  EXPECT_TRUE(facing_->connect(end_of_fake()));
+  EXPECT_TRUE(facing_->connect(end_of(*fake_)));
 }
 
 TEST_F(ShmPairing, WhoAnnouncedItselfIsForgottenIfTheQueuePairIsConnectedToAnother) {
@@ -89,7 +77,7 @@ TEST_F(ShmPairing, WhoAnnouncedItselfIsForgottenIfTheQueuePairIsConnectedToAnoth
     QueuePair& waiting = victim_->add_queue_pair();
     say(one.announcer, Kind::kQueuePairReady, waiting, one.announced);
     run();
-    ASSERT_TRUE(waiting.connect(end_of_fake(one.connected)));
+    ASSERT_TRUE(waiting.connect(end_of(*fake_, one.connected)));
     expect_refused(one.announcer, waiting, one.announced);
     say(*fake_, Kind::kQueuePairReady, waiting, one.connected);
     expect_received(*fake_, waiting, one.connected);
@@ -108,7 +96,7 @@ TEST_F(ShmPairing, WhoAnnouncedItselfIsKeptWhateverAnotherOfThatNumberSays) {
   run();
   other.close_channel();
   run();
-  ASSERT_TRUE(facing_->connect(end_of_fake()));
+  ASSERT_TRUE(facing_->connect(end_of(*fake_)));
   expect_received(*fake_, *facing_);
 }
 
@@ -136,18 +124,13 @@ TEST_F(ShmPairing, MessagesAreTakenOnTheChannelOfTheAnnouncement) {
   EXPECT_FALSE(victim_->has_fatal(*facing_));
 }
 
-TEST_F(ShmPairing, TheEndOfTheChannelToThePeerIsTheEnd) {
-  face_on_two_channels();
-  fake_->close_channel();
-  run();
-  EXPECT_TRUE(victim_->has_fatal(*facing_));
-}
-
-TEST_F(ShmPairing, TheEndOfTheChannelFromThePeerIsTheEnd) {
-  face_on_two_channels();
-  second_->close_channel();
-  run();
-  EXPECT_TRUE(victim_->has_fatal(*facing_));
+TEST_F(ShmPairing, TheEndOfEitherChannelIsTheEnd) {
+  for (auto* const ending : {&fake_, &second_}) {
+    face_on_two_channels();
+    (*ending)->close_channel();
+    run();
+    EXPECT_TRUE(victim_->has_fatal(*facing_));
+  }
 }
 
 TEST_F(ShmPairing, ThePeerLeavesOnOneOfTheTwoChannelsOnly) {
@@ -177,7 +160,7 @@ TEST_F(ShmPairing, BeforeThePeerHasAnnouncedItselfItsMemoryIsNotKnown) {
   facing_ = &victim_->add_queue_pair();
   EXPECT_EQ(facing_->remote_memory(slice(), 1).error().code, Errc::kWrongState);
   facing_->release_remote_memory(RemoteKey(1));
-  ASSERT_TRUE(facing_->connect(end_of_fake()));
+  ASSERT_TRUE(facing_->connect(end_of(*fake_)));
   EXPECT_EQ(facing_->remote_memory(slice(), 1).error().code, Errc::kWouldBlock);
   facing_->release_remote_memory(RemoteKey(1));
   EXPECT_EQ(facing_->send_room(), 64u);
@@ -294,13 +277,8 @@ class ShmOwnDevice : public ShmHostile {
     fake_->open_channel(peer_id(3));
     sender_ = &end_->add_queue_pair();
   }
-  Result<void> connect() { return sender_->connect({.gid = fake_->gid(), .queue_pair = kFakeQp}); }
-  void answer() {
-    fake_->say({.kind = Kind::kQueuePairReady,
-                .source = kFakeQp,
-                .destination = sender_->number(),
-                .domain = kFakeDomain});
-  }
+  Result<void> connect() { return sender_->connect(end_of(*fake_)); }
+  void answer() { say(*fake_, Kind::kQueuePairReady, *sender_); }
   void settle() {
     for (int idle = 0; idle < 6; ++idle) {
       end_->watcher().wait(*own_, 0);

@@ -8,7 +8,6 @@
 #include <functional>
 #include <optional>
 
-#include "conformance/endpoint.h"
 #include "conformance/shm_broker.h"
 
 namespace fairlead::rdma::shm {
@@ -105,31 +104,6 @@ class ShmProcess : public testing::Test {
   std::unique_ptr<Endpoint> end_;
   QueuePair* queue_pair_ = nullptr;
 };
-
-TEST_F(ShmProcess, PingPong) {
-  constexpr unsigned kRounds = 20000;
-  start([](Endpoint& end, QueuePair& queue_pair) {
-    for (;;) {
-      if (!end.turn() && end.device().arm()) {
-        end.watcher().wait(end.device(), -1);
-        end.device().disarm();
-      }
-      for (const auto& message : end.received)
-        if (!post(queue_pair, send_request(message.bytes, true))) ::_exit(1);
-      end.received.clear();
-      end.sends.clear();
-      end.device().ring_doorbells();
-    }
-  });
-  for (unsigned round = 0; round < kRounds; ++round) {
-    const Bytes message = pattern(1 + round % 500, round);
-    ASSERT_TRUE(post(*queue_pair_, send_request(message, true)));
-    ASSERT_TRUE(run_until([&] { return !end_->received.empty(); }));
-    ASSERT_EQ(end_->received[0].bytes, message);
-    end_->received.clear();
-    end_->sends.clear();
-  }
-}
 
 TEST_F(ShmProcess, DeathOfThePeerIsNoticedAfterItsLastMessages) {
   start([&](Endpoint& end, QueuePair& queue_pair) {

@@ -12,16 +12,8 @@ namespace {
 
 class ShmQueuePairs : public ShmHostile {
  protected:
-  // As face_fake(), with a send queue of that many requests.
   QueuePair& face(std::uint32_t send_requests) {
-    fake_->open_channel(peer_id(1));
-    facing_ = &victim_->add_queue_pair(PortNumber(1), send_requests);
-    EXPECT_TRUE(facing_->connect({.gid = fake_->gid(), .queue_pair = kFakeQp}));
-    fake_->say({.kind = Kind::kQueuePairReady,
-                .source = kFakeQp,
-                .destination = facing_->number(),
-                .domain = kFakeDomain});
-    run();
+    face_fake(send_requests);
     return *facing_;
   }
   static WorkRequest any_send(bool signaled = false, std::uint64_t id = 0) {
@@ -89,22 +81,6 @@ TEST_F(ShmQueuePairs, SignaledRequestsKeepTheirRoomUntilTheirCompletionIsPolled)
   ASSERT_EQ(statuses(), std::vector{kSuccess});
   EXPECT_EQ(victim_->sent(sender)[0].id, WorkId(2));
   EXPECT_EQ(sender.send_room(), 3u);
-}
-
-TEST_F(ShmQueuePairs, WhatIsPostedIsThereForAPeerThatLooks) {
-  face_fake();
-  ASSERT_TRUE(post(*facing_, any_send()));
-  EXPECT_EQ(fake_->in().tail, 1u);
-}
-
-TEST_F(ShmQueuePairs, APeerThatSleepsUntilAMessageComesIsWoken) {
-  face_fake();
-  fake_->memory().sides[0].sleeping = kWakeOnMessage;
-  run();
-  EXPECT_EQ(fake_->memory().sides[0].sleeping, kWakeOnMessage);
-  ASSERT_TRUE(post(*facing_, any_send()));
-  device_->ring_doorbells();
-  EXPECT_EQ(fake_->memory().sides[0].sleeping, 0u);
 }
 
 // The owner of a queue without signaled requests sleeps, and later finds no room.
@@ -182,7 +158,7 @@ TEST_F(ShmQueuePairs, NobodyWaitsForRoomOrCompletionsOfAFailedQueuePair) {
 TEST_F(ShmQueuePairs, ADestroyedQueuePairLeavesTheOtherItsCompletions) {
   QueuePair& stays = face(16);
   QueuePair& goes = victim_->add_queue_pair();
-  ASSERT_TRUE(goes.connect({.gid = fake_->gid(), .queue_pair = QpNumber(kFakeQp.value + 1)}));
+  ASSERT_TRUE(goes.connect(end_of(*fake_, QpNumber(kFakeQp.value + 1))));
   const QpNumber gone = goes.number();
   ASSERT_TRUE(post(goes, any_send(true)));
   ASSERT_TRUE(post(stays, any_send(true, 5)));
@@ -197,7 +173,7 @@ TEST_F(ShmQueuePairs, ADestroyedQueuePairLeavesTheOtherItsCompletions) {
 TEST_F(ShmQueuePairs, FailureTellsWhatHadArrived) {
   face_fake();
   QueuePair& other = victim_->add_queue_pair(PortNumber(1), kSendRequestsMax);
-  ASSERT_TRUE(other.connect({.gid = fake_->gid(), .queue_pair = QpNumber(kFakeQp.value + 1)}));
+  ASSERT_TRUE(other.connect(end_of(*fake_, QpNumber(kFakeQp.value + 1))));
   for (std::uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(post(*facing_, any_send(id % 2 == 0, id)));
   fake_->in().head = 2;
   facing_->fail();
@@ -218,7 +194,7 @@ TEST_F(ShmQueuePairs, WhatThePeerTakesWhileItLeavesDoesNotCountAsArrived) {
   fake_->in().head = 1;
   run();
   fake_->in().head = 3;
-  fake_->say({.kind = Kind::kQueuePairGone, .source = kFakeQp, .destination = facing_->number()});
+  say(*fake_, Kind::kQueuePairGone, *facing_);
   run();
   EXPECT_EQ(statuses(), (std::vector{kSuccess, CompletionStatus::kRetryExceeded, kFlushed}));
 }
@@ -272,35 +248,6 @@ TEST_F(ShmOneByOne, MessagesComeAsThereIsRoomForThem) {
     EXPECT_EQ(fake_->out().head, i);
   }
   expect_nothing();
-}
-
-TEST_F(ShmQueuePairs, DestroyedWithRequestsToFlushItHasNothingToTell) {
-  face_fake();
-  ASSERT_TRUE(post(*facing_, any_send(true)));
-  facing_->fail();
-  EXPECT_TRUE(device_->pending());
-  victim_->queue_pairs.pop_back();
-  EXPECT_FALSE(device_->pending());
-  run();
-  EXPECT_TRUE(victim_->sends.empty());
-}
-
-TEST_F(ShmQueuePairs, AreLimited) {
-  const auto make = [&] {
-    return device_->create_queue_pair({.domain = &victim_->domain(),
-                                       .receive_queue = &victim_->receive_queue(),
-                                       .send_requests = 1});
-  };
-  std::vector<std::unique_ptr<QueuePair>> made;
-  auto last = make();
-  for (; last; last = make()) {
-    ASSERT_LT(made.size(), kQueuePairsMax);
-    made.push_back(std::move(*last));
-  }
-  EXPECT_EQ(last.error().code, Errc::kExhausted);
-  EXPECT_EQ(made.size() + victim_->queue_pairs.size(), kQueuePairsMax);
-  made.pop_back();
-  EXPECT_TRUE(make());
 }
 
 }  // namespace
