@@ -360,10 +360,8 @@ TEST_P(ShmAnnounced, WritesWaitForTheMemoryAndSendsDoNot) {
   // A plain device gives no addresses: send_room() says that a write would be refused.
   EXPECT_EQ(sender_->send_room(), GetParam() ? 64u : 0u);
   EXPECT_TRUE(post(*sender_, send_request(std::span(kAnyMessage))));
-  for (const std::uint32_t key : {1u, 2u}) {
-    const WorkRequest chain[] = {send_request(std::span(kAnyMessage)), write_to(key)};
-    EXPECT_EQ(sender_->post(chain).error().code, Errc::kExhausted);
-  }
+  const WorkRequest chain[] = {send_request(std::span(kAnyMessage)), write_to(2)};
+  EXPECT_EQ(sender_->post(chain).error().code, Errc::kExhausted);
   EXPECT_EQ(fake_->in().tail, 1u);
   ASSERT_TRUE(fake_->grant(announcement(4096, 2).buffer.number, memory_.get()));
   end_->memory().bytes()[0] = std::byte{7};

@@ -95,14 +95,18 @@ void BrokerConnector::handle_readable(int fd) {
   read_all();
 }
 
+// Our own user could end this process anyway.
+bool BrokerConnector::may_be_broker(int link) const {
+  return is_peer_of_user(link, broker_uid_) || (broker_uid_ == 0 && is_peer_root_or_ours(link));
+}
+
 // The newest is the broker: the one before it has gone, or is about to.
 void BrokerConnector::accept_broker() {
   for (int i = 0; i < kBacklog; ++i) {
     if (closer_.full()) return listener_.be_deaf();
     auto link = listener_.accept();
     if (!link && link.error().code != Errc::kExhausted) return;
-    if (link && (is_peer_of_user(link->get(), broker_uid_) || is_peer_root_or_ours(link->get())))
-      take_link(std::move(*link));
+    if (link && may_be_broker(link->get())) take_link(std::move(*link));
   }
 }
 

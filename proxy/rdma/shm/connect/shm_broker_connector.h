@@ -27,8 +27,8 @@ class BrokerConnector final : public Connector {
     kFabricChanged,  // the broker is of another fabric: what is on this one is lost to it
   };
 
-  // Listens as "`name`-0" or the next free index. `broker_uid` may be the broker, as well as root
-  // and the own user. Errors: kUnsupported for a name too long, kExhausted when all indices are
+  // Listens as "`name`-0" or the next free index. `broker_uid` may be the broker, and with root
+  // the own user too. Errors: kUnsupported for a name too long, kExhausted when all indices are
   // taken, those of bind(2).
   static Result<std::unique_ptr<BrokerConnector>> open(const std::string& name, PeerId self,
                                                        std::uint32_t broker_uid = 0);
@@ -65,6 +65,7 @@ class BrokerConnector final : public Connector {
  private:
   BrokerConnector(PeerId self, std::uint32_t broker_uid) : self_(self), broker_uid_(broker_uid) {}
   Result<void> listen(const std::string& name);
+  bool may_be_broker(int link) const;
   void accept_broker();
   void take_link(ForeignDescriptor link);
   void drop_link();
