@@ -10,6 +10,7 @@
 #include "base/kubernetes_names.h"
 #include "base/linux/descriptors.h"
 #include "base/linux/files.h"
+#include "base/linux/stop_signals.h"
 #include "base/log.h"
 #include "event/https/tls_identity.h"
 #include "injector/webhook.h"
@@ -165,14 +166,6 @@ class Injector {
   std::optional<Chores> chores_;
 };
 
-sigset_t end_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  return set;
-}
-
 int run(int argc, char** argv) {
   Options options;
   if (const auto code = parse(argc, argv, options)) return *code;
@@ -186,16 +179,13 @@ int run(int argc, char** argv) {
   raise_descriptor_limit();
   // Three threads that rarely allocate at once need no arena each.
   mallopt(M_ARENA_MAX, 1);
-  std::signal(SIGPIPE, SIG_IGN);
-  const sigset_t ending = end_signals();
-  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+  block_stop_signals();
   Injector injector(std::move(options), std::move(*settings));
   if (const Result<void> served = injector.serve(); !served) {
     LogEvent(LogLevel::kError, "injector", "start_failed").field("what", to_string(served.error()));
     return kExitFailure;
   }
-  int number = 0;
-  sigwait(&ending, &number);
+  (void)wait_for_stop_signal();
   injector.stop();
   LogEvent(LogLevel::kInfo, "injector", "stopped");
   return 0;

@@ -3,7 +3,6 @@
 // because every part is built, connected and ended here.
 #include "app/proxy.h"
 
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "app/connection_keeping.h"
 #include "app/syn_option_setup.h"
 #include "base/linux/descriptors.h"
+#include "base/linux/stop_signals.h"
 #include "base/log.h"
 #include "base/random_id.h"
 #include "config/dump.h"
@@ -139,21 +139,7 @@ class Proxy {
     LogEvent(LogLevel::kInfo, "main", "stopped");
   }
 
-  static void block_signals() {
-    ::signal(SIGPIPE, SIG_IGN);
-    const sigset_t set = signals();
-    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  }
-
  private:
-  static sigset_t signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    return set;
-  }
-
   void show_client_addresses() {
     client_address_ = choose_client_address(config_);
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) {
@@ -315,9 +301,7 @@ class Proxy {
   }
 
   void wait_for_signal() {
-    const sigset_t set = signals();
-    int number = 0;
-    ::sigwait(&set, &number);
+    const int number = wait_for_stop_signal();
     LogEvent(LogLevel::kInfo, "main", "drain").field("signal", ::strsignal(number));
   }
 
@@ -356,7 +340,7 @@ int run_proxy(int argc, char** argv, const DeviceTraits& traits) {
   const LogQueue log_queue;
   for (const std::string& warning : parsed.startup->warnings)
     LogEvent(LogLevel::kWarn, "main", "environment").field("what", warning);
-  Proxy::block_signals();
+  block_stop_signals();
   Proxy proxy(std::move(*parsed.startup), traits);
   if (const Result<void> built = proxy.build(); !built) {
     log_error("start_failed", built.error());

@@ -142,6 +142,7 @@ constexpr std::array kTable = {
          "raise RLIMIT_MEMLOCK of the container runtime, or lower buffers.size"),
     ours(R::kDeviceOpenEperm, "device_open_eperm", 0x05, kDeclineNoRdmaDevice, false,
          "the RNIC may not be opened", "request the RDMA device resource for the container"),
+    // 0x13 was shm_open_eperm. It is not used again, because older tools would show that.
     ours(R::kPolicyExcluded, "policy_excluded", 0x06, kDeclineNoRdmaDevice, true,
          "excluded by configuration", "smc.exclude lists this peer or port"),
     ours(R::kPeerNotInjected, "peer_not_injected", 0x07, 0x03010000, true,

@@ -18,7 +18,8 @@ namespace fairlead::broker {
 // A device listens as this name, "-" and its index, in the abstract namespace of its pod. A network
 // namespace has abstract names of its own.
 inline constexpr const char* kSocketName = "@fairlead-proxy";
-inline constexpr unsigned kSocketIndexMax = 63;  // devices of one pod count from 0
+inline constexpr std::size_t kSocketNameCharsMax = 104;  // "-63" follows, within sun_path
+inline constexpr unsigned kSocketIndexMax = 63;          // devices of one pod count from 0
 
 // Identifies a buffer that one broker made. `instance` is random for each start of a broker, so
 // that the numbers of two brokers cannot be mixed up.

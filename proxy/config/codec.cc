@@ -207,6 +207,7 @@ std::string check_socket_name(std::string& text) {
 
 std::string check_broker_name(std::string& text) {
   if (!text.starts_with('@')) return in_quotes(text) + " is not an abstract name";
+  if (text.size() > kBrokerNameCharsMax) return too_long(text, kBrokerNameCharsMax);
   return check_socket_name(text);
 }
 

@@ -41,6 +41,7 @@ inline constexpr std::size_t kBufferBytesMax = 512 * kMebibyte;
 inline constexpr std::size_t kDeviceNamesMax = 16;
 inline constexpr std::size_t kDeviceNameCharsMax = 63;  // IB_DEVICE_NAME_MAX without its end
 inline constexpr std::size_t kUnixPathCharsMax = 107;   // sun_path without its terminator
+inline constexpr std::size_t kBrokerNameCharsMax = kUnixPathCharsMax - 3;  // and "-63" behind it
 
 // How a listener learns where the application wanted to go.
 enum class ListenerMode : std::uint8_t {
@@ -177,7 +178,7 @@ struct ShmDevice {
   // devices.shm.enabled: default true.
   bool enabled = true;
   // devices.shm.broker: "@name" at which the node's broker finds the devices of this proxy, which
-  // reach others through it; at most 107 characters. Default "@fairlead-proxy".
+  // reach others through it; at most 104 characters. Default "@fairlead-proxy".
   std::string broker = "@fairlead-proxy";
 
   friend bool operator==(const ShmDevice&, const ShmDevice&) = default;

@@ -54,7 +54,7 @@ constexpr TextCodec kClaimName{check_claim_name,
                                "1 to 253 characters of a-z, 0-9, - and ., or \"\""};
 constexpr TextCodec kSocketName{
     check_socket_name, "an absolute path or @name, at most 107 characters, or \"\" for none"};
-constexpr TextCodec kBrokerName{check_broker_name, "@name, at most 107 characters"};
+constexpr TextCodec kBrokerName{check_broker_name, "@name, at most 104 characters"};
 constexpr TextCodec kPnetId{check_pnet_id, "1 to 16 characters of A-Z and 0-9, or \"\""};
 
 template <class Struct>

@@ -14,6 +14,8 @@ using State = BrokerConnector::State;
 
 namespace {
 
+static_assert(config::kBrokerNameCharsMax == broker::kSocketNameCharsMax);
+
 constexpr const char* kNoTrouble = "-";
 constexpr const char* kHint =
     "check that fairlead-node runs on this node: it is the broker and connects to the proxy";

@@ -5,7 +5,7 @@
 namespace fairlead {
 
 void DeviceFactory::give_to(relay::DeviceRegistry& devices) {
-  if (config_.devices.shm.enabled) give_shm(devices);
+  if (config_.smc.enabled && config_.devices.shm.enabled) give_shm(devices);
   if (config_.devices.verbs.enabled == config::DeviceUse::kFalse) return;
   // After shared memory, which is the shorter way where both lead to a peer.
   rnic_providers_.push_back(

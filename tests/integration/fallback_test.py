@@ -61,7 +61,7 @@ class Fallback(ProxyTest):
 
     def test_proxies_of_different_brokers(self):
         other = NodeBroker()
-        self.addCleanup(other.stop)
+        self.addCleanup(lambda: self.assertIsNone(other.finish()))
         self.start_pair(self.server.address, server=other.settings())
         self.inbound.wait_broker()
         self.check(self.inbound, "no_rdma_device")

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import confined
 from metrics import Metrics
-from node_broker import NodeBroker
+from node_broker import CRASH_WORDS, NodeBroker
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
@@ -48,7 +48,6 @@ VARIANTS = {
 VARIANT = os.environ.get("FAIRLEAD_VARIANT", "direct")
 CONFINEMENT = [sys.executable, "-B", confined.__file__, "--kill", "--add=bpf", confined.PROFILE] if VARIANT == "confined" else ()
 WAITS = re.compile("no broker has connected|the broker has not answered")  # BrokerConnector::error_text()
-CRASH_WORDS = re.compile(r"assertion failed|Sanitizer|runtime error:|terminate called")
 LOG_CHARACTERS_SHOWN = int(os.environ.get("FAIRLEAD_LOG_CHARACTERS", "8000"))
 
 
@@ -94,7 +93,7 @@ class Proxy:
         if other := self.config.pop("other_devices", None):
             beside = programs() / "other_devices_proxy"  # in copies of the programs
             program = beside if beside.exists() else programs().parent / "tests/integration/other_devices_proxy"
-            words = [f"{word}={value}" for word, value in other.items()]
+            words = [word if value is True else f"{word}={value}" for word, value in other.items()]
             environment = {**(environment or {}), "OTHER_DEVICES": " ".join(words)}
         # A restarted proxy has a new log.
         count = len(list(Path(folder).glob(f"{name}.*.log")))
@@ -255,8 +254,8 @@ class ProxyTest(unittest.TestCase):
     def _end(self):
         # Outbound proxies were started last and stop first, so that they notify their peers.
         problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
-        if self.broker is not None:
-            self.broker.stop()
+        if self.broker is not None and (problem := self.broker.finish()):
+            problems.append(problem)
         if problems or self._has_failed() or os.environ.get("FAIRLEAD_SHOW_LOGS"):
             for proxy in self.proxies:
                 print(f"--- {self.id()}: log of {proxy.name}\n{proxy.log()[-LOG_CHARACTERS_SHOWN:]}",

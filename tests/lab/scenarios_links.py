@@ -21,8 +21,8 @@ class Pair:
     """Two sides with two RNICs each, applications beside them: two proxies, or one and the kernel."""
 
     def __init__(self, stage, role, devices=None):
-        """`role`: "proxies", or the role of the proxy on a: "client" or "server". `verbs`: further options of
-        RNICs."""
+        """`role`: "proxies", or the role of the proxy on a: "client" or "server". `devices`: words of
+        other_devices_proxy."""
         self.stage, self.role = stage, role
         options = rnics.options()
         options["other_devices"] = devices

@@ -133,8 +133,8 @@ class Place:
     def _end(self):
         subprocess.run(["nft", "delete", "table", "inet", "fairlead"], capture_output=True, check=False)
         self.problems = [problem for proxy in reversed(self.proxies) if (problem := proxy.finish())]
-        if self.broker is not None:
-            self.broker.stop()
+        if self.broker is not None and (problem := self.broker.finish()):
+            self.problems.append(problem)
         for proxy in self.proxies if self.problems else []:
             print(f"--- log of {proxy.name}\n{proxy.log()[-8000:]}", flush=True)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/kubernetes_names.h"
+#include "base/linux/stop_signals.h"
 #include "base/linux/wait.h"
 #include "base/log.h"
 #include "cni/node/agent/inventory.h"
@@ -168,10 +169,7 @@ Outcome<void> Agent::serve() {
 }
 
 void Agent::run() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
+  const sigset_t set = stop_signals();
   const FileDescriptor signals(::signalfd(-1, &set, SFD_CLOEXEC));
   auto next_collection = std::chrono::steady_clock::now();
   auto next_check = next_collection;

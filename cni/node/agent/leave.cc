@@ -12,6 +12,7 @@
 
 #include "base/linux/files.h"
 #include "base/linux/handle.h"
+#include "base/linux/stop_signals.h"
 #include "base/log.h"
 #include "cni/node/agent/probes.h"
 #include "cni/node/cluster/node_label.h"
@@ -54,10 +55,7 @@ Outcome<void> leave_node(const Places& places, const std::string& cgroup_root) {
 }
 
 Outcome<void> leave_and_stay(const LeaveSettings& settings) {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
+  const sigset_t set = stop_signals();
   const FileDescriptor signals(::signalfd(-1, &set, SFD_CLOEXEC));
   std::atomic<bool> done = false;
   std::unique_ptr<Probes> probes;

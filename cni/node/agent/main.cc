@@ -9,7 +9,7 @@
 
 #include "base/command_words.h"
 #include "base/linux/descriptors.h"
-#include "base/linux/unix_address.h"
+#include "base/linux/stop_signals.h"
 #include "base/log.h"
 #include "cni/node/agent/agent.h"
 #include "cni/node/agent/install.h"
@@ -202,7 +202,7 @@ void add_broker(CLI::App& command, BrokerCommand& broker) {
   command
       .add_option("--netns-dir", broker.netns_dir,
                   "folder with the network namespaces of other proxies, as /run/netns or "
-                  "/run/docker/netns; default: only the own one")
+                  "/run/docker/netns; default: only its own")
       ->check(own_folder_trouble);
   command.add_option("--run-dir", broker.run_dir, "folder for what the next broker has to know")
       ->default_val("/run/fairlead-broker")
@@ -214,10 +214,10 @@ void add_broker(CLI::App& command, BrokerCommand& broker) {
                   "devices.shm.broker of the proxies, \"@NAME\"")
       ->capture_default_str()
       ->check([](const std::string& name) {
-        return name.size() > 1 && name[0] == '@' && UnixAddress::parse(name + "-63")
+        return name.size() > 1 && name.size() <= broker::kSocketNameCharsMax && name[0] == '@'
                    ? std::string()
                    : shown_word(name) +
-                         " is not allowed; allowed: \"@\" and a name of at most 104 characters";
+                         " is not allowed; allowed: \"@\" and a name of at most 103 characters";
       });
   command.footer(
       "Examples:\n"
@@ -259,12 +259,7 @@ int run_withdrawal(const WithdrawSettings& settings) {
 void prepare_to_stay() {
   raise_descriptor_limit();  // the broker has some for each pod
   make_room_for_descriptors(kDescriptors);
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);
+  block_stop_signals();
 }
 
 int run_agent(const Options& options) {

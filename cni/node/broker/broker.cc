@@ -146,6 +146,8 @@ bool Broker::enter(BrokerPod& pod) {
     pod.probe().entered(std::move(*socket));
     return true;
   }
+  // A file that its creator has not mounted on yet, or one that is no pod.
+  if (socket.error().code == Errc::kMalformed) return false;
   const std::string trouble = to_string(socket.error());
   if (!pod.probe().not_entered(trouble)) return false;
   devices_.lines().write(LogLevel::kWarn, kLogger, "pod_not_entered", now_(), [&](LogEvent& line) {

@@ -3,25 +3,16 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <csignal>
 #include <thread>
 #include <utility>
 
+#include "base/linux/stop_signals.h"
 #include "cni/node/broker/broker.h"
 
 namespace fairlead::cni::node {
 namespace {
 
 constexpr mode_t kRunDirMode = 0700;
-
-void wait_for_signal() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  int number = 0;
-  ::sigwait(&set, &number);
-}
 
 }  // namespace
 
@@ -34,7 +25,7 @@ Outcome<void> run_broker(const BrokerCommand& command) {
                                               .socket_name = command.socket_name},
                                              std::move(pods)));
   std::thread thread([&broker] { broker->run(); });
-  wait_for_signal();
+  (void)wait_for_stop_signal();
   broker->stop();
   thread.join();
   return {};

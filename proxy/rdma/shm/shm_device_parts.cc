@@ -90,10 +90,7 @@ void DeviceParts::end(Channel& channel) {
   channels.for_each([&](const Channel& other) {
     another |= other.peer() == channel.peer() && other.state() != Channel::State::kDead;
   });
-  if (!another) {
-    grants.forget(channel.peer());
-    channels.connector().forget(channel.peer());
-  }
+  if (!another) grants.forget(channel.peer());
   queue_pairs.for_each([&](ShmQueuePair& queue_pair) {
     if (queue_pair.expects_on(channel)) queue_pair.detach_incoming();
     if (queue_pair.uses(channel)) queue_pair.break_down(CompletionStatus::kRetryExceeded, true);

@@ -25,7 +25,6 @@ class ScriptedConnector final : public Connector {
   }
   bool owns(int fd) const override { return fd == kDescriptor; }
   void handle_readable(int) override { ++readable; }
-  void forget(PeerId peer) override { forgotten.push_back(peer); }
   Result<void> request_channel(PeerId peer) override {
     if (!reachable) return Error{Errc::kPeerGone, "test"};
     requested.push_back(peer);
@@ -65,7 +64,7 @@ class ScriptedConnector final : public Connector {
   bool watchable = true, reachable = true, grants = true, brings = true, waits = false;
   bool tells = false;  // no descriptor tells of `arrivals`
   int readable = 0, flushes = 0;
-  std::vector<PeerId> requested, forgotten;
+  std::vector<PeerId> requested;
   std::vector<std::pair<BufferId, PeerId>> granted;
   std::vector<BufferId> freed;
   std::vector<FileDescriptor> blanks;  // of buffer n at n - 1

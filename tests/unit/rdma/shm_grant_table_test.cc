@@ -1,4 +1,5 @@
-// Who may take granted memory, and which owner loses some at the limit.
+// Only the peer that got a grant may take its memory. At the limit the owner with most grants loses
+// the oldest one.
 #include "rdma/shm/channel/shm_grant_table.h"
 
 #include <gtest/gtest.h>

@@ -50,13 +50,10 @@ class Connector {
   virtual bool owns(int fd) const = 0;
   virtual void handle_readable(int fd) = 0;
 
-  // No channel with that peer is left.
-  virtual void forget(PeerId) {}
-
   // kChannel of side 0, or kRefused, follows by next(), unless the connector is lost before.
   // Errors: kPeerGone when the peer cannot be reached, kExhausted at a limit, others.
   virtual Result<void> request_channel(PeerId peer) = 0;
-  // False when request_channel() would be in vain. Costs a system call at most.
+  // False when request_channel() would be in vain.
   virtual bool may_reach(PeerId peer) const = 0;
 
   // Errors: kExhausted when there is none.
