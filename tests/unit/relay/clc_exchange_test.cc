@@ -128,6 +128,13 @@ TEST_F(ClcExchangeTest, AMessageMayComeInParts) {
   EXPECT_EQ(unread(), "");
 }
 
+TEST_F(ClcExchangeTest, WhatIsNoClcIsLeftWhole) {
+  begin_server();
+  fetch_and_take("GET / HTTP/1.1\r\n");
+  EXPECT_EQ(state(), State::kFailed);
+  EXPECT_EQ(unread(), "GET / HTTP/1.1\r\n");
+}
+
 TEST_F(ClcExchangeTest, WhatTurnsOutToBeNoClcIsLeftFromItsBeginning) {
   begin_server();
   std::string bytes = encoded(proposal);

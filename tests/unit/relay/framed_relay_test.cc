@@ -102,7 +102,7 @@ TEST_F(FramedRelayTest, AParkedStreamThatBrokeTheRulesEndsBehindItsBytes) {
   server_app.allow(2);
   server_net.feed(std::string("\x01\0\0\x05hello\xff\xff\xff\xff\xff", 14));
   server.pump(now);
-  ASSERT_STRNE(server.towards_app().fault(), "");
+  ASSERT_STREQ(server.towards_app().fault(), "frame type");
   ParkedFrames parked = server.park();
   EXPECT_TRUE(parked.peer_lost);
   auto rules = smc::Deferral::resume(Role::kServer, {}, now, parked.rules);

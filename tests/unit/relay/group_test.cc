@@ -217,11 +217,19 @@ TEST_F(GroupTest, AnEmptySendRingSlabIsReturnedInItsTime) {
   EXPECT_EQ(group->memory().send_rings().slab_count(), 1U);
 }
 
-TEST_F(EstablishedGroupTest, ADoubtIsASilentPeersTestAtOnce) {
+TEST_F(EstablishedGroupTest, ADoubtIsASilentPeersTestAtOnceAndItsAnswerTellsTheRoundTrip) {
   group->doubt(0, smc::Doubt::kPeerGone, clock.at);
   EXPECT_EQ(timers.next_deadline(), clock.at);
   timers.run(clock.at);
-  EXPECT_TRUE(sent<wire::TestLink>());
+  std::optional<wire::TestLink> test = sent<wire::TestLink>();
+  ASSERT_TRUE(test);
+  test->kind = wire::LlcKind::kResponse;
+  clock.at += std::chrono::microseconds(80);
+  receive(*test);
+  const auto tested = event(EventKind::kLinkTested);
+  ASSERT_TRUE(tested);
+  group->handle_event(*tested);
+  EXPECT_EQ(group->transport().round_trip(0), std::chrono::microseconds(80));
 }
 
 TEST_F(GroupTest, AnyMessageIsASignOfLife) {

@@ -135,6 +135,10 @@ class HandshakeTest : public StageTest {
     EXPECT_TRUE(made.connect_first_link({named.gid, named.mac, named.queue_pair}));
     return made;
   }
+  void end_group() {
+    group().terminate("a test ends it");
+    settle();
+  }
   void lose_group() {
     group().handle_link_failure(0, "the cable was cut", network.now());
     settle();

@@ -543,9 +543,9 @@ TEST_F(InboundAnnouncementTest, IsDeclinedWhereItTakesTooLong) {
   expect_declined(R::kHandshakeTimeout);
 }
 
-TEST_F(InboundAnnouncementTest, AFirstContactFollowsWhereTheGroupIsLost) {
+TEST_F(InboundAnnouncementTest, AFirstContactFollowsWhereTheGroupEnds) {
   await_announcement();
-  lose_group();
+  end_group();
   EXPECT_TRUE(take_written<wire::AcceptConfirm>(*net).first_contact);
 }
 
@@ -618,6 +618,7 @@ TEST_P(StrangerTest, IsTcpUnlessItSpeaksClc) {
     const bool closed = GetParam().then >= Then::kEnds;
     EXPECT_EQ(end_why(), closed ? kClosed : "the handshake failed");
     if (closed) return;
+    EXPECT_EQ(groups.peers().count(), GetParam().at == Stranger::At::kAccept ? 1U : 0U);
     groups.peers().for_each([](Group& each) { EXPECT_TRUE(each.protocol().terminated()); });
     return expect_refused();
   }

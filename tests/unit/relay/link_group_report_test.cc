@@ -53,6 +53,14 @@ TEST_F(LinkGroupReportTest, AGroupIsCountedByItsTypeFromTheFirstCallOn) {
   report.count(protocol);
   EXPECT_EQ(stats.link_groups_symmetric.get(), 1U);
   EXPECT_EQ(groups(), 1U);
+  {
+    LinkGroupReport gone(stats);
+    gone.count(protocol);
+    EXPECT_EQ(groups(), 2U);
+  }
+  EXPECT_EQ(stats.link_groups_symmetric.get(), 1U) << "the first one stays counted";
+  EXPECT_EQ(groups(), 1U);
+  EXPECT_EQ(stats.links_active.get(), 2U);
 }
 
 TEST_F(LinkGroupReportTest, LinksThatShareAPortOfThePeerAreOfTheirOwnType) {

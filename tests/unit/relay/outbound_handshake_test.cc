@@ -391,9 +391,9 @@ TEST_F(OutboundAnnouncementTest, MayTakeHalfAsLongBehindAHandOver) {
   expect_declined(R::kHandshakeTimeout);
 }
 
-TEST_F(OutboundAnnouncementTest, IsDeclinedWhereTheGroupIsLost) {
+TEST_F(OutboundAnnouncementTest, IsDeclinedWhereTheGroupEnds) {
   await_announcement();
-  lose_group();
+  end_group();
   expect_declined(R::kNoActiveLink);
 }
 
@@ -423,7 +423,7 @@ TEST_F(OutboundHandshakeTest, AGroupThatIsLostBehindTheConfirmEndsTheSession) {
   net->allow(0);
   net->room = 0;
   send(accept(false));
-  lose_group();
+  end_group();
   EXPECT_EQ(end_why(), "the link group was lost");
 }
 

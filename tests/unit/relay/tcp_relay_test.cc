@@ -204,6 +204,16 @@ TEST_F(TcpRelayTest, LastWordsWaitForAReaderThatGoesOn) {
   EXPECT_FALSE(net.shut_down);
 }
 
+TEST_F(TcpRelayTest, AResetReachesAReaderThatHasStalled) {
+  net.allow(10);
+  app.feed(std::string(100, 'x'));
+  app.feed_reset();
+  EXPECT_EQ(relay.pump(now), Step::kIdle);
+  ASSERT_TRUE(relay.next_deadline());
+  now = *relay.next_deadline();
+  EXPECT_EQ(relay.pump(now), Step::kReset);
+}
+
 TEST_F(TcpRelayTest, AResetWaitsForWhatTheSocketHasNotSent) {
   app.feed_reset();
   net.unsent_bytes = 10;
