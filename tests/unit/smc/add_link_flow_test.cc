@@ -135,6 +135,14 @@ TEST_P(AddLink, AnswersOfAnotherLinkOrCarrierAreIgnored) {
   EXPECT_TRUE(server.silent());
 }
 
+TEST_P(AddLink, AClientWithoutAPortRejectsAndSaysWhy) {
+  AddLinkFlow flow = AddLinkFlow::begin(client, kCarrier, request(), kNow);
+  EXPECT_EQ(task(client), LinkTask::Kind::kPrepare);
+  flow.fail(client, "no port");
+  EXPECT_TRUE(client.sent<wire::AddLink>(kCarrier).rejected);
+  EXPECT_STREQ(failure(client), "no port");
+}
+
 // The peer does not know a key of the new link only because it knew one of the old.
 TEST_P(AddLink, NothingOfTheOldLinkIsLeftAtAReusedIndex) {
   add_three_links();
@@ -168,10 +176,11 @@ TEST_P(AddLink, ARejectionRepeatsTheRequestWithoutItsKeys) {
   wire::AddLink asked = request();
   asked.rkeys.push({RemoteKey{30}, RemoteKey{40}, RemoteAddress{4096}});
   reject_add_link(kCarrier, asked, client.out);
-  const auto message = client.out.poll_llc().value();
-  EXPECT_EQ(message.link, kCarrier);
-  EXPECT_EQ(message.bytes.size(), wire::kLlcBytes);
-  const auto answer = std::get<wire::AddLink>(wire::decode_llc(message.bytes)->body);
+  const auto message = client.out.poll_llc();
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->link, kCarrier);
+  EXPECT_EQ(message->bytes.size(), wire::kLlcBytes);
+  const auto answer = std::get<wire::AddLink>(wire::decode_llc(message->bytes)->body);
   EXPECT_EQ(answer.kind, wire::LlcKind::kResponse);
   EXPECT_TRUE(answer.rejected);
   EXPECT_EQ(answer.reject_reason, version_1() ? 1 : 0);  // no other port
@@ -189,10 +198,11 @@ TEST_P(AddLink, AnswersWithTheSmallestAndTheOfferedMtuAreTaken) {
     auto answer = answer_to(parts.sent<wire::AddLink>(kCarrier));
     answer.mtu_code = static_cast<std::uint8_t>(mtu);
     EXPECT_EQ(flow.take(parts, kCarrier, answer).step, FlowStep::kRuns);
-    const auto connect = parts.out.poll_task().value();
-    EXPECT_EQ(connect.kind, LinkTask::Kind::kConnect);
-    EXPECT_EQ(connect.peer.mtu, mtu);
-    EXPECT_EQ(connect.peer.identity.queue_pair, answer.queue_pair);
+    const auto connect = parts.out.poll_task();
+    ASSERT_TRUE(connect);
+    EXPECT_EQ(connect->kind, LinkTask::Kind::kConnect);
+    EXPECT_EQ(connect->peer.mtu, mtu);
+    EXPECT_EQ(connect->peer.identity.queue_pair, answer.queue_pair);
   }
 }
 
@@ -317,6 +327,24 @@ TEST_F(KeysOfVersion1, OthersAreIgnored) {
   EXPECT_TRUE(server.silent());
 }
 
+// The peer always has more.
+void expect_given_up(AddLinkFlow& flow, PartsForTest& parts, const wire::AddLinkCont& keys) {
+  std::size_t rounds = 0;
+  AddLinkFlow::Outcome outcome;
+  while (outcome.step == FlowStep::kRuns && rounds++ < 1000) {
+    while (parts.out.poll_llc()) continue;
+    outcome = flow.take(parts, kCarrier, keys, kNow);
+  }
+  EXPECT_EQ(outcome.step, FlowStep::kFailed);
+  EXPECT_EQ(rounds, kRmbsMax + 1);
+  EXPECT_STREQ(outcome.why, "the peer does not come to an end of its keys");
+}
+
+TEST_F(KeysOfVersion1, AClientWhoseKeysNeverEndIsGivenUp) {
+  begin(1);
+  expect_given_up(*flow, server, keys(server.sent<wire::AddLinkCont>(kCarrier), 200));
+}
+
 // Awaits the keys of the server.
 AddLinkFlow connected_client_of_version_1(PartsForTest& client) {
   client.add_link(1);
@@ -341,18 +369,11 @@ TEST(KeysOfVersion1AtTheClient, AreAnsweredWithinTheWaitForALink) {
   EXPECT_TRUE(flow.awaits_confirm());
 }
 
-TEST(AddLinkOfVersion1, APeerWhoseKeysNeverEndIsGivenUp) {
+TEST(KeysOfVersion1AtTheClient, AServerWhoseKeysNeverEndIsGivenUp) {
   PartsForTest client{GroupRole::kClient, 1};
   AddLinkFlow flow = connected_client_of_version_1(client);
   wire::AddLinkCont keys{.kind = wire::LlcKind::kRequest, .link = LinkNumber{9}, .rkeys_left = 200};
-  std::size_t rounds = 0;
-  AddLinkFlow::Outcome outcome;
-  while (outcome.step == FlowStep::kRuns && rounds++ < 1000) {
-    while (client.out.poll_llc()) continue;
-    outcome = flow.take(client, kCarrier, keys, kNow);
-  }
-  EXPECT_EQ(rounds, kRmbsMax + 1);
-  EXPECT_STREQ(outcome.why, "the peer does not come to an end of its keys");
+  expect_given_up(flow, client, keys);
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, AddLink, testing::Values(std::uint8_t{1}, std::uint8_t{2}));

@@ -108,6 +108,15 @@ TEST_F(HandshakePair, LeavesTheApplicationsBytesBehindADecline) {
   EXPECT_EQ(client.outcome().peer_code, 0x03030002U);
 }
 
+TEST_F(HandshakePair, OurOwnReasonsAreSentAsCodesOfTheProtocol) {
+  carry(client, server);
+  server.decline(FallbackReason::kDraining);
+  EXPECT_EQ(server.outcome().reason, FallbackReason::kDraining);
+  carry(server, client);
+  EXPECT_EQ(client.outcome().peer_code, fallback_info(FallbackReason::kDraining).wire_code);
+  EXPECT_LT(client.outcome().peer_code, 0x0f000000U);
+}
+
 TEST_F(HandshakePair, AnOutOfSyncDeclineTellsTheServerToDropTheGroup) {
   until_accept(false);
   client.decline(FallbackReason::kSyncError, true);

@@ -103,6 +103,16 @@ TEST_F(GroupPair, ASilentPeerIsFoundByTheTestAndEndsTheGroup) {
   EXPECT_EQ(server->events(), (std::vector{Kind::kLinkDead, Kind::kTerminated}));
 }
 
+TEST_F(GroupPair, TrafficProvesThePeerAlive) {
+  connect(1, 1, 1);
+  now += times.test_link_interval;
+  server->group.handle_deadline(now);
+  answer<wire::TestLink>(*server);
+  server->group.handle_received(0, now + Duration(1));
+  server->group.handle_deadline(now + kLlcAnswerWait);
+  EXPECT_TRUE(server->group.usable());
+}
+
 TEST_F(GroupPair, ADoubtIsAskedAtOnceAndOnlyOnce) {
   connect(1, 1, 1);
   server->group.doubt(0, Doubt::kPeerGone, now);

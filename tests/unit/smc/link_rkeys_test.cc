@@ -172,6 +172,24 @@ TEST_F(LinkRkeys, ALinkThatIsAddedMeanwhileIsPartOfTheRepetition) {
             server->key(row, index_of(*server, 3)));
 }
 
+// The keys for the new link have been listed by then, and this one was not among them.
+TEST_F(LinkRkeys, AKeyWithoutTheLinkThatIsBeingAddedIsRefusedForNow) {
+  set_up(2, 2);
+  while (sent<wire::AddLink>(false).empty()) ASSERT_TRUE(carry(*server) || carry(*client));
+  ASSERT_TRUE(carry(*server));  // CONFIRM_LINK, on the new link
+  ASSERT_EQ(server->group.links()[1]->state(), LinkState::kActivating);
+  wire::ConfirmRkey early{.rkey = RemoteKey{0x777}};
+  const wire::ConfirmRkey refused = ask(*server, 0, early);
+  EXPECT_TRUE(refused.refused && refused.retry);
+  early.to_follow = 1;
+  for (const LinkNumber other : {LinkNumber{98}, LinkNumber{99}})
+    early.others.push({other, {}, {}});
+  EXPECT_FALSE(ask(*server, 0, early).refused);
+  wire::ConfirmRkeyCont rest;
+  rest.others.push({LinkNumber{97}, {}, {}});
+  EXPECT_TRUE(ask(*server, 0, rest).retry);
+}
+
 class HostileRkeys : public LinkRkeys {
  protected:
   void expect_violation(Host& host) {

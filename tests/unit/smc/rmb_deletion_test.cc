@@ -56,14 +56,18 @@ TEST_P(RmbDeletionVersions, ThePeerForgetsTheKeysOfAllLinksAndAnswers) {
 INSTANTIATE_TEST_SUITE_P(Versions, RmbDeletionVersions,
                          testing::Values(std::uint8_t{1}, std::uint8_t{2}));
 
-TEST_F(RmbDeletion, AGroupOfOneLinkTakesBackWhatItNeverTold) {
-  connect(1, 1, 1);
-  const RmbRow rmb = server->add_rmb();
-  delete_rmb(*server, rmb);
-  const auto answers = sent<DeleteRkey>(false);
-  ASSERT_EQ(answers.size(), 1U);
-  EXPECT_TRUE(answers[0].some_unknown);
-  EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
+TEST_F(RmbDeletion, WhatWasNeverToldIsTakenBackAndNotToldAnyMore) {
+  for (const std::uint8_t links : {std::uint8_t{1}, std::uint8_t{2}}) {
+    trace.clear();
+    connect(links, links, links);
+    const RmbRow rmb = server->add_rmb();
+    delete_rmb(*server, rmb);
+    const auto answers = sent<DeleteRkey>(false);
+    ASSERT_EQ(answers.size(), 1U);
+    EXPECT_TRUE(answers[0].some_unknown);
+    EXPECT_TRUE(server->group.local_rmbs().deleted(rmb));
+    EXPECT_TRUE(sent<wire::ConfirmRkey>(true).empty());
+  }
 }
 
 TEST_F(RmbDeletion, ARowThatIsFreeAgainIsToldAnew) {
