@@ -60,10 +60,11 @@ TEST_F(GroupOfOneLink, TheQueuePairOfAnEndedGroupIsNoFailure) {
 TEST_F(GroupOfTwoLinks, ASecondLinkIsOfferedFromAnotherPort) {
   establish();
   ASSERT_TRUE(group->join(kSmallRings.own, 0));
-  const auto offer = sent<wire::AddLink>().value();
-  EXPECT_EQ(offer.gid, gid_of(2));
-  EXPECT_EQ(offer.queue_pair, queue_pair(1).number());
-  EXPECT_EQ(offer.first_psn, queue_pair(1).first_psn());
+  const auto offer = sent<wire::AddLink>();
+  ASSERT_TRUE(offer);
+  EXPECT_EQ(offer->gid, gid_of(2));
+  EXPECT_EQ(offer->queue_pair, queue_pair(1).number());
+  EXPECT_EQ(offer->first_psn, queue_pair(1).first_psn());
   answer_add_link();
   ASSERT_TRUE(queue_pair(1).peer);
   EXPECT_EQ(queue_pair(1).peer->queue_pair, QpNumber{501});
@@ -77,10 +78,11 @@ TEST_F(GroupOfTwoLinks, ASecondLinkComesWithTheKeysOfTheMemory) {
   connect();
   ASSERT_TRUE(group->join(kSmallRings.own, 0));
   confirm(0);
-  const auto offer = sent<wire::AddLink>().value();
-  ASSERT_EQ(offer.rkeys.view().size(), 1U);
-  EXPECT_EQ(offer.rkeys.view()[0].known_rkey, group->memory().rmb_key(0, 0).rkey);
-  EXPECT_EQ(offer.rkeys.view()[0].new_rkey, group->memory().rmb_key(0, 1).rkey);
+  const auto offer = sent<wire::AddLink>();
+  ASSERT_TRUE(offer);
+  ASSERT_EQ(offer->rkeys.view().size(), 1U);
+  EXPECT_EQ(offer->rkeys.view()[0].known_rkey, group->memory().rmb_key(0, 0).rkey);
+  EXPECT_EQ(offer->rkeys.view()[0].new_rkey, group->memory().rmb_key(0, 1).rkey);
 }
 
 TEST_F(GroupOfTwoLinks, WithoutAPortOrAQueuePairThereIsNoSecondLink) {
@@ -101,8 +103,9 @@ TEST_F(GroupOfTwoLinks, AQueuePairThatCannotConnectIsNoSecondLink) {
   one.device.connect_error = Error{Errc::kPeerGone, "nobody there"};
   confirm(0);
   answer_add_link();
-  const auto end = event(EventKind::kLinkNotAdded).value();
-  EXPECT_STREQ(end.why, "nobody there");
+  const auto end = event(EventKind::kLinkNotAdded);
+  ASSERT_TRUE(end);
+  EXPECT_STREQ(end->why, "nobody there");
   EXPECT_FALSE(group->transport().works(1));
   EXPECT_TRUE(group->protocol().usable());
   EXPECT_EQ(stats.link_failed.get(), 1U);
@@ -294,8 +297,9 @@ TEST_F(GroupOfTwoLinks, AClientNamesAllPortsWhereALinkMayBegin) {
   start.role = smc::GroupRole::kClient;
   establish();
   group->handle_port(one.link, PortNumber{2}, Group::PortChange::kUp, clock.at);
-  const auto wish = sent<wire::ReqAddLink>().value();
-  const auto gids = wish.gids.view();
+  const auto wish = sent<wire::ReqAddLink>();
+  ASSERT_TRUE(wish);
+  const auto gids = wish->gids.view();
   EXPECT_EQ(std::vector(gids.begin(), gids.end()), (std::vector{gid_of(1), gid_of(2), gid_of(3)}));
 }
 

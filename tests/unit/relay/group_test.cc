@@ -100,14 +100,16 @@ TEST_F(EstablishedGroupTest, TheRowIsThatOfTheGroupAndNamesItsWorker) {
 // Places of connections.
 
 TEST_F(EstablishedGroupTest, AConnectionHasATokenAndAnElement) {
-  const auto member = group->join(kSizes, 0).value();
+  const auto member = group->join(kSizes, 0);
+  ASSERT_TRUE(member);
   EXPECT_EQ(group->connections().count(), 1U);
   EXPECT_EQ(group->memory().rmbs().used_bytes(), kRingBytes);
   EXPECT_EQ(links().connections(0), 1U);
-  const auto another = group->join(kSizes, 0).value();
-  EXPECT_NE(another.token, member.token);
-  EXPECT_FALSE(another.element == member.element);
-  group->leave(member, 0, false, clock.at);
+  const auto another = group->join(kSizes, 0);
+  ASSERT_TRUE(another);
+  EXPECT_NE(another->token, member->token);
+  EXPECT_FALSE(another->element == member->element);
+  group->leave(*member, 0, false, clock.at);
   EXPECT_EQ(group->connections().count(), 1U);
   EXPECT_EQ(group->memory().rmbs().used_bytes(), kRingBytes);
   EXPECT_EQ(links().connections(0), 1U);
@@ -123,8 +125,9 @@ TEST_F(EstablishedGroupTest, WithoutATokenThereIsNoElement) {
 TEST_F(EstablishedGroupTest, ThePeerIsToldOfANewSlabAtOnce) {
   shared.changed.clear();
   ASSERT_TRUE(group->join(kSizes, 0));
-  const auto told = sent<wire::ConfirmRkey>().value();
-  EXPECT_EQ(told.rkey, group->memory().rmb_key(0, 0).rkey);
+  const auto told = sent<wire::ConfirmRkey>();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->rkey, group->memory().rmb_key(0, 0).rkey);
   EXPECT_EQ(shared.changed, std::vector{group.get()});
   take_keys();
   queue_pair().posted.clear();
@@ -184,10 +187,11 @@ TEST_F(EstablishedGroupTest, AnIdleGroupEndsAfterItsLinger) {
 }
 
 TEST_F(EstablishedGroupTest, AConnectionKeepsItsGroup) {
-  const auto first = group->join(kSizes, 0).value();
+  const auto first = group->join(kSizes, 0);
+  ASSERT_TRUE(first);
   take_keys();
   clock.at += shared.times.linger;
-  group->leave(first, 0, false, clock.at);
+  group->leave(*first, 0, false, clock.at);
   EXPECT_EQ(timers.next_deadline(), clock.at + shared.times.linger);
   ASSERT_TRUE(group->join(kSizes, 0));
   EXPECT_EQ(timers.next_deadline(), std::nullopt);
@@ -313,8 +317,9 @@ TEST_F(GroupWithAddressableMemory, AGroupWithTooManyIdleElementsOfThePeerHasNoRo
 TEST_F(GroupWithAddressableMemory, MemoryThatCannotBeWrittenToFailsTheFirstContact) {
   connect();
   confirm(0);
-  const auto refused = event(EventKind::kLinkRefused).value();
-  EXPECT_EQ(refused.reason, FallbackReason::kMemoryRegistration);
+  const auto refused = event(EventKind::kLinkRefused);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->reason, FallbackReason::kMemoryRegistration);
   EXPECT_FALSE(group->protocol().usable());
 }
 
@@ -365,8 +370,9 @@ TEST_F(EstablishedGroupTest, AMessageThatCannotBeEndsTheGroup) {
   group->handle_message(0, std::span(bytes).first(count), clock.at);
   EXPECT_EQ(stats.llc_rejected.get(), 1U);
   EXPECT_EQ(end_why(), "the peer broke the protocol of links");
-  const auto told = sent<wire::DeleteLink>().value();
-  EXPECT_EQ(told.reason, wire::DeleteLinkReason::kProtocolViolation);
+  const auto told = sent<wire::DeleteLink>();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->reason, wire::DeleteLinkReason::kProtocolViolation);
 }
 
 // The end.
@@ -376,9 +382,10 @@ TEST_F(EstablishedGroupTest, ThePeerIsToldOfTheEnd) {
   group->terminate("the end");
   EXPECT_EQ(end_why(), "the end");
   EXPECT_EQ(shared.changed, std::vector{group.get()});
-  const auto told = sent<wire::DeleteLink>().value();
-  EXPECT_TRUE(told.all && told.orderly);
-  EXPECT_EQ(told.reason, wire::DeleteLinkReason::kOperator);
+  const auto told = sent<wire::DeleteLink>();
+  ASSERT_TRUE(told);
+  EXPECT_TRUE(told->all && told->orderly);
+  EXPECT_EQ(told->reason, wire::DeleteLinkReason::kOperator);
 }
 
 TEST_F(EstablishedGroupTest, NobodyHearsTheEndOverAFailedLinkOrOneThatWasNeverConnected) {

@@ -225,12 +225,14 @@ TEST_F(LinkTransportTest, NoCandidateIsUnusableOrLeadsElsewhere) {
 
 TEST_F(LinkTransportTest, AFurtherLinkBeginsAtAPortWithoutOne) {
   add_link(0, one.at(0), kPeerHost);
-  const auto second = choose_towards(kPeerHost + 1).value();
-  EXPECT_EQ(second.device, &one.link);
-  EXPECT_EQ(second.port.number, PortNumber{2});
-  add_link(1, second, kPeerHost + 1);
-  const auto third = choose_towards(kPeerHost + 2).value();
-  EXPECT_EQ(third.device, &two.link);
+  const auto second = choose_towards(kPeerHost + 1);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->device, &one.link);
+  EXPECT_EQ(second->port.number, PortNumber{2});
+  add_link(1, *second, kPeerHost + 1);
+  const auto third = choose_towards(kPeerHost + 2);
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->device, &two.link);
 }
 
 // A server does not know the peer's port yet, and asks for the way to the one that it knows.
@@ -247,8 +249,9 @@ TEST_F(LinkTransportTest, APortWhoseLinkCanBeSparedIsBetterThanAnother) {
   shared.devices = {&one.link};
   add_link(0, one.at(0), kPeerHost);
   add_link(1, one.at(1), kPeerHost);  // shares the peer's port with an older one
-  const auto third = choose_towards(kPeerHost + 1).value();
-  EXPECT_EQ(third.port.number, PortNumber{2});
+  const auto third = choose_towards(kPeerHost + 1);
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->port.number, PortNumber{2});
 }
 
 TEST_F(LinkTransportTest, OnePortCarriesTwoLinksOnlyWhereTheOtherSideHasTwo) {

@@ -71,13 +71,15 @@ class PeerMemoryTest : public DriverTest {
 TEST_F(PeerMemoryTest, AnElementIsReachedByTheKeyOfEachLink) {
   add_second_link({{kRkey, kRkeyOnSecondLink, kAddressOnSecondLink}});
   const SmcRelay& relay = add_connection(1);
-  const auto first = peer.find(relay.buffers(), 0).value();
-  EXPECT_EQ(first.rkey, kRkey);
-  EXPECT_EQ(first.address.value, kAddress.value + kElementBytes);
-  EXPECT_EQ(first.size_bytes, kElementBytes);
-  const auto second = peer.find(relay.buffers(), 1).value();
-  EXPECT_EQ(second.rkey, kRkeyOnSecondLink);
-  EXPECT_EQ(second.address.value, kAddressOnSecondLink.value + kElementBytes);
+  const auto first = peer.find(relay.buffers(), 0);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->rkey, kRkey);
+  EXPECT_EQ(first->address.value, kAddress.value + kElementBytes);
+  EXPECT_EQ(first->size_bytes, kElementBytes);
+  const auto second = peer.find(relay.buffers(), 1);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->rkey, kRkeyOnSecondLink);
+  EXPECT_EQ(second->address.value, kAddressOnSecondLink.value + kElementBytes);
 }
 
 TEST_F(PeerMemoryTest, WithoutTheKeyOfALinkNothingIsFoundThere) {

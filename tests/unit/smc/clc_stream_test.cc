@@ -28,8 +28,9 @@ TEST(ClcStream, TakesOneMessageAndWhatFollowsWithTheNext) {
   both.insert(both.end(), second.begin(), second.end());
   ClcStream stream;
   EXPECT_TRUE(stream.empty());
-  const auto taken = stream.feed(both).value();
-  EXPECT_EQ(taken, first);
+  const auto taken = stream.feed(both);
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(*taken, first);
   ASSERT_TRUE(stream.complete());
   EXPECT_EQ(stream.header().version, 1);
   EXPECT_EQ(stream.bytes().size(), first);

@@ -68,17 +68,19 @@ TEST(FailoverOfLinux, AFullElementLeavesAByteToAskWith) {
   for (std::uint32_t switches = 1; switches <= 3; ++switches) {
     connection.handle_link_switched({RemoteKey{switches}, RemoteAddress{0}, kBytes});
     EXPECT_TRUE(connection.poll_transmit()->validation);
-    const Transmit asking = connection.poll_transmit().value();
-    EXPECT_EQ(asking.cdc.producer, cursor_at(kUsed + switches, kBytes));
-    EXPECT_TRUE(asking.cdc.producer_flags.consumer_update_requested);
+    const auto asking = connection.poll_transmit();
+    ASSERT_TRUE(asking);
+    EXPECT_EQ(asking->cdc.producer, cursor_at(kUsed + switches, kBytes));
+    EXPECT_TRUE(asking->cdc.producer_flags.consumer_update_requested);
     EXPECT_FALSE(connection.transmit_due());
   }
   wire::CdcMessage update{
       .sequence = 1, .token = AlertToken{0x101}, .consumer = cursor_at(kUsed + 3, kBytes)};
   ASSERT_TRUE(connection.handle_cdc(update, TimePoint{}));
-  const Transmit rest = connection.poll_transmit().value();
-  EXPECT_EQ(rest.cdc.producer, cursor_at(kBytes, kBytes));
-  EXPECT_FALSE(rest.cdc.producer_flags.consumer_update_requested);
+  const auto rest = connection.poll_transmit();
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->cdc.producer, cursor_at(kBytes, kBytes));
+  EXPECT_FALSE(rest->cdc.producer_flags.consumer_update_requested);
 }
 
 TEST_P(Failover, AValidationNamesTheMessageBeforeTheLastOneThatWasCompleted) {

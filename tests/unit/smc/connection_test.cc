@@ -273,9 +273,10 @@ TEST_F(ConnectionTest, BeforeTheConfirmNothingIsSentThoughSomethingIsDue) {
   server.handle_link_switched({RemoteKey{1}, RemoteAddress{0}, 32768});
   EXPECT_FALSE(server.transmit_due());
   server.set_peer(AlertToken{9}, {RemoteKey{1}, RemoteAddress{0}, 32768}, 0);
-  const auto update = server.poll_transmit().value();
-  EXPECT_EQ(update.cdc.token, AlertToken{9});
-  EXPECT_EQ(update.cdc.consumer, (wire::CdcCursor{0, 16000}));
+  const auto update = server.poll_transmit();
+  ASSERT_TRUE(update);
+  EXPECT_EQ(update->cdc.token, AlertToken{9});
+  EXPECT_EQ(update->cdc.consumer, (wire::CdcCursor{0, 16000}));
 }
 
 TEST_F(ConnectionTest, AResetBeforeTheConfirmNeedsNoMessage) {

@@ -154,18 +154,20 @@ TEST_F(LinkChanges, AReportThatComesTwiceOrTooLateIsIgnored) {
   connect(1, 1);
   client->up.push_back(true);
   client->group.handle_llc(0, {wire::LlcVersion::k2, add_link_request(8)}, now);
-  const auto prepare = client->group.poll_task(now).value();
-  ASSERT_EQ(prepare.kind, LinkTask::Kind::kPrepare);
-  const LinkOffer offer{client->make(prepare.link, 1), PacketSeq{7}, Mtu::k2048};
-  client->group.task_done(prepare, now, offer);
-  client->group.task_done(prepare, now, offer);
-  client->group.task_done(prepare, now);  // and no port for it
-  const auto connect_task = client->group.poll_task(now).value();
-  EXPECT_EQ(connect_task.kind, LinkTask::Kind::kConnect);
+  const auto prepare = client->group.poll_task(now);
+  ASSERT_TRUE(prepare);
+  ASSERT_EQ(prepare->kind, LinkTask::Kind::kPrepare);
+  const LinkOffer offer{client->make(prepare->link, 1), PacketSeq{7}, Mtu::k2048};
+  client->group.task_done(*prepare, now, offer);
+  client->group.task_done(*prepare, now, offer);
+  client->group.task_done(*prepare, now);  // and no port for it
+  const auto connect_task = client->group.poll_task(now);
+  ASSERT_TRUE(connect_task);
+  EXPECT_EQ(connect_task->kind, LinkTask::Kind::kConnect);
   EXPECT_FALSE(client->group.poll_task(now));
   client->group.terminate(DeleteLinkReason::kOperator, true, "the end");
   drop_output(*client);
-  client->group.task_done(connect_task, now);
+  client->group.task_done(*connect_task, now);
   EXPECT_TRUE(silent(*client));
   EXPECT_EQ(client->group.next_deadline(), std::nullopt);
 }
@@ -201,9 +203,10 @@ TEST_F(LinkChanges, AWishIsRefusedWhereTheServerHasNoPortForIt) {
   wire::ReqAddLink wish;
   wish.gids.push(Gid{});
   inject(*server, 1, wish);
-  const auto refusal = server->group.output().poll_llc().value();
-  EXPECT_EQ(refusal.link, 1);
-  EXPECT_TRUE(std::get<wire::ReqAddLink>(wire::decode_llc(refusal.bytes)->body).rejected);
+  const auto refusal = server->group.output().poll_llc();
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->link, 1);
+  EXPECT_TRUE(std::get<wire::ReqAddLink>(wire::decode_llc(refusal->bytes)->body).rejected);
   EXPECT_TRUE(silent(*server));
 }
 
@@ -474,8 +477,9 @@ TEST(LinkGroupMessages, NameThePortOfTheQueuePair) {
   LinkGroup client(GroupRole::kClient, Terms{.version = 1, .max_links = 2}, GroupTimes{}, kNow, 2);
   client.start_first_contact(own, {}, kNow);
   client.handle_llc(0, {wire::LlcVersion::k1, wire::ConfirmLink{.link = LinkNumber{3}}}, kNow);
-  const auto sent = client.output().poll_llc().value();
-  const auto answer = std::get<wire::ConfirmLink>(wire::decode_llc(sent.bytes)->body);
+  const auto sent = client.output().poll_llc();
+  ASSERT_TRUE(sent);
+  const auto answer = std::get<wire::ConfirmLink>(wire::decode_llc(sent->bytes)->body);
   EXPECT_EQ(answer.mac, own.mac);
   EXPECT_EQ(answer.gid, own.gid);
   EXPECT_EQ(answer.queue_pair, own.queue_pair);
@@ -483,8 +487,9 @@ TEST(LinkGroupMessages, NameThePortOfTheQueuePair) {
   Gid other;
   other.bytes[15] = 9;
   client.handle_ports_changed(std::vector{own.gid, other}, kNow);
-  const auto wish = client.output().poll_llc().value();
-  const auto asked = std::get<wire::AddLink>(wire::decode_llc(wish.bytes)->body);
+  const auto wish = client.output().poll_llc();
+  ASSERT_TRUE(wish);
+  const auto asked = std::get<wire::AddLink>(wire::decode_llc(wish->bytes)->body);
   EXPECT_EQ(asked.gid, other);
   EXPECT_EQ(asked.mac, own.mac);
   EXPECT_EQ(asked.queue_pair, QpNumber{});

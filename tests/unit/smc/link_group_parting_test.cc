@@ -73,9 +73,10 @@ TEST(Parting, AGroupThatWeEndWaitsForThePeersLastWord) {
     SCOPED_TRACE(&row - kRows);
     RecordedGroup group = confirmed(row.role);
     group.terminate(wire::DeleteLinkReason::kOperator, true, "drained");
-    const wire::DeleteLink word = farewell(group).value();
-    EXPECT_TRUE(word.all && word.orderly);
-    EXPECT_EQ(word.reason, wire::DeleteLinkReason::kOperator);
+    const auto word = farewell(group);
+    ASSERT_TRUE(word);
+    EXPECT_TRUE(word->all && word->orderly);
+    EXPECT_EQ(word->reason, wire::DeleteLinkReason::kOperator);
     EXPECT_FALSE(group.peer_terminated());
     hear(group, row.says);
     EXPECT_EQ(group.peer_terminated(), row.termination_complete);
@@ -89,9 +90,10 @@ TEST(Parting, AnOrderlyEndByThePeerIsAnsweredOnce) {
     hear(group, kOrderlyAll);
     EXPECT_TRUE(group.terminated());
     EXPECT_TRUE(group.peer_terminated());
-    const wire::DeleteLink answer = farewell(group).value();
-    EXPECT_TRUE(answer.all);
-    EXPECT_FALSE(answer.orderly);
+    const auto answer = farewell(group);
+    ASSERT_TRUE(answer);
+    EXPECT_TRUE(answer->all);
+    EXPECT_FALSE(answer->orderly);
     hear(group, kOrderlyAll);
     hear(group, kAll);
     EXPECT_FALSE(farewell(group));

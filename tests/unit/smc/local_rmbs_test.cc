@@ -75,8 +75,9 @@ TEST_F(Rmbs, AddLinkListsWhatThePeerKnowsOnTheCarrier) {
   const RmbRow rmb = add(10);
   EXPECT_FALSE(rmbs.entry(rmb, 0, 1));
   rmbs.set_announced(rmb, bit(0));
-  const auto entry = rmbs.entry(rmb, 0, 1).value();
-  EXPECT_EQ(entry, (wire::RkeyEntry{RemoteKey{10}, RemoteKey{11}, rmb_key(11).address}));
+  const auto entry = rmbs.entry(rmb, 0, 1);
+  ASSERT_TRUE(entry);
+  EXPECT_EQ(*entry, (wire::RkeyEntry{RemoteKey{10}, RemoteKey{11}, rmb_key(11).address}));
   EXPECT_FALSE(rmbs.entry(rmb, 0, 2));  // no key there
   request(rmb);
   EXPECT_FALSE(rmbs.entry(rmb, 0, 1));  // it is being deleted
@@ -92,9 +93,10 @@ TEST_F(Rmbs, OneDeletionALink) {
   EXPECT_FALSE(rmbs.next_to_delete(links));
   EXPECT_TRUE(rmbs.take_answer(0, answer(10)));
   EXPECT_TRUE(rmbs.deleted(first));
-  const auto next = rmbs.next_to_delete(links).value();
-  EXPECT_EQ(next.rmb, third);
-  EXPECT_EQ(next.carrier, 0);
+  const auto next = rmbs.next_to_delete(links);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->rmb, third);
+  EXPECT_EQ(next->carrier, 0);
 }
 
 TEST_F(Rmbs, AnAnswerNamesTheKeyOrNone) {

@@ -31,8 +31,9 @@ TEST(Proposal, OffersVersionTwoOnly) {
 
 TEST(Proposal, IsJudgedByTheClientsOrderOfUeids) {
   const auto terms =
-      judge_proposal(proposal_of(offer_of({"X", "B", "A"})), offer_of({"A", "B"}), 2).value();
-  EXPECT_EQ(wire::to_string(terms.eid), "B");
+      judge_proposal(proposal_of(offer_of({"X", "B", "A"})), offer_of({"A", "B"}), 2);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(wire::to_string(terms->eid), "B");
 }
 
 TEST(Proposal, AgreesOnTheSmallerLimits) {
@@ -41,9 +42,10 @@ TEST(Proposal, AgreesOnTheSmallerLimits) {
   LocalOffer server = offer_of({"A"});
   server.max_connections = 50;
   server.max_links = 2;
-  const auto terms = judge_proposal(proposal_of(client), server, 2).value();
-  EXPECT_EQ(terms.max_connections, 50);
-  EXPECT_EQ(terms.max_links, 1);
+  const auto terms = judge_proposal(proposal_of(client), server, 2);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->max_connections, 50);
+  EXPECT_EQ(terms->max_links, 1);
 }
 
 TEST(Proposal, OffersThreeLinksAndLeavesTheChoiceToTheServer) {
@@ -52,8 +54,9 @@ TEST(Proposal, OffersThreeLinksAndLeavesTheChoiceToTheServer) {
   for (std::uint8_t links = 1; links <= kLinksPerGroupMax; ++links) {
     LocalOffer server = offer_of({"A"});
     server.max_links = links;
-    const auto terms = judge_proposal(proposal_of(client), server, 2).value();
-    EXPECT_EQ(terms.max_links, links);
+    const auto terms = judge_proposal(proposal_of(client), server, 2);
+    ASSERT_TRUE(terms);
+    EXPECT_EQ(terms->max_links, links);
   }
 }
 
@@ -89,8 +92,9 @@ TEST(Proposal, ReleaseZeroHasFixedLimits) {
   wire::Proposal proposal = proposal_of(offer_of({"A"}));
   proposal.v2->release = 0;
   proposal.v2->max_connections = 0;
-  const auto terms = judge_proposal(proposal, offer_of({"A"}), 2).value();
-  EXPECT_EQ(terms, (Terms{.release = 0, .max_links = 2, .eid = *wire::eid_from("A")}));
+  const auto terms = judge_proposal(proposal, offer_of({"A"}), 2);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(*terms, (Terms{.release = 0, .max_links = 2, .eid = *wire::eid_from("A")}));
 }
 
 TEST(Proposal, CarriesWhatTheClientOffers) {
@@ -126,8 +130,9 @@ TEST(Proposal, TheLeastLimitsAreEnough) {
   wire::Proposal proposal = proposal_of(offer_of({"A"}));
   proposal.v2->max_connections = kConnectionsPerGroupMin;
   proposal.v2->release = 2;  // a newer one speaks ours too
-  const auto terms = judge_proposal(proposal, offer_of({"A"}), 2).value();
-  EXPECT_EQ(terms,
+  const auto terms = judge_proposal(proposal, offer_of({"A"}), 2);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(*terms,
             (Terms{.max_connections = kConnectionsPerGroupMin, .eid = offer_of({"A"}).ueids[0]}));
 }
 
@@ -141,8 +146,9 @@ class Answer : public testing::Test {
 };
 
 TEST_F(Answer, ToOurOwnProposalIsAccepted) {
-  const auto judged = judge_accept(accept, proposal).value();
-  EXPECT_EQ(judged, terms);
+  const auto judged = judge_accept(accept, proposal);
+  ASSERT_TRUE(judged);
+  EXPECT_EQ(*judged, terms);
   EXPECT_TRUE(judge_confirm(confirm, accept, terms));
 }
 
@@ -186,11 +192,12 @@ TEST_F(Answer, WithoutAFirstContactKeepsWhatWasOffered) {
   proposal.v2->max_connections = 100;
   proposal.v2->max_links = 3;
   accept = make_answer(wire::ClcType::kAccept, offer, terms, false, true);
-  const auto judged = judge_accept(accept, proposal).value();
-  EXPECT_EQ(judged.version, 2);
-  EXPECT_EQ(judged.eid, terms.eid);
-  EXPECT_EQ(judged.max_connections, 100);
-  EXPECT_EQ(judged.max_links, 3);
+  const auto judged = judge_accept(accept, proposal);
+  ASSERT_TRUE(judged);
+  EXPECT_EQ(judged->version, 2);
+  EXPECT_EQ(judged->eid, terms.eid);
+  EXPECT_EQ(judged->max_connections, 100);
+  EXPECT_EQ(judged->max_links, 3);
   confirm = make_answer(wire::ClcType::kConfirm, offer, terms, false, true);
   EXPECT_TRUE(judge_confirm(confirm, accept, terms));
 }
@@ -199,9 +206,10 @@ TEST_F(Answer, WithLessThanWasOfferedIsAgreed) {
   proposal.v2->max_links = 3;
   accept.first_contact_v2->max_connections = kConnectionsPerGroupMin;
   accept.first_contact_v2->max_links = 2;
-  const auto judged = judge_accept(accept, proposal).value();
-  EXPECT_EQ(judged.max_connections, kConnectionsPerGroupMin);
-  EXPECT_EQ(judged.max_links, 2);
+  const auto judged = judge_accept(accept, proposal);
+  ASSERT_TRUE(judged);
+  EXPECT_EQ(judged->max_connections, kConnectionsPerGroupMin);
+  EXPECT_EQ(judged->max_links, 2);
 }
 
 TEST_F(Answer, OfReleaseZeroHasFixedLimitsAndNamesNone) {
@@ -212,10 +220,11 @@ TEST_F(Answer, OfReleaseZeroHasFixedLimitsAndNamesNone) {
   EXPECT_EQ(accept.first_contact_v2->release, 0);
   EXPECT_EQ(accept.first_contact_v2->max_connections, 0);
   EXPECT_EQ(accept.first_contact_v2->max_links, 0);
-  const auto judged = judge_accept(accept, proposal).value();
-  EXPECT_EQ(judged, fixed);
-  EXPECT_EQ(judged.max_connections, 255);
-  EXPECT_EQ(judged.max_links, 2);
+  const auto judged = judge_accept(accept, proposal);
+  ASSERT_TRUE(judged);
+  EXPECT_EQ(*judged, fixed);
+  EXPECT_EQ(judged->max_connections, 255);
+  EXPECT_EQ(judged->max_links, 2);
   EXPECT_TRUE(
       judge_confirm(make_answer(wire::ClcType::kConfirm, offer, fixed, true, true), accept, fixed));
 }
@@ -296,8 +305,9 @@ TEST_F(VersionOne, IsProposedBesideVersionTwoOrAlone) {
 TEST_F(VersionOne, HasFixedLimitsAndTheServersOwnLimitOfConnections) {
   LocalOffer server = offer;
   server.max_connections = 40;
-  const auto terms = judge_proposal(alone(), server, 1).value();
-  EXPECT_EQ(terms, (Terms{.version = 1, .release = 0, .max_connections = 40, .max_links = 2}));
+  const auto terms = judge_proposal(alone(), server, 1);
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(*terms, (Terms{.version = 1, .release = 0, .max_connections = 40, .max_links = 2}));
 }
 
 TEST_F(VersionOne, IsJudgedOnlyWhereBothSidesSpeakIt) {
@@ -321,9 +331,10 @@ TEST_F(VersionOne, AnswersHaveNoExtension) {
     EXPECT_FALSE(accept.first_contact_v2);
     EXPECT_EQ(accept.first_contact, first_contact);
     for (const wire::Proposal& proposal : {alone(), beside()}) {
-      const auto judged = judge_accept(accept, proposal).value();
-      EXPECT_EQ(judged.version, 1);
-      EXPECT_EQ(judged.max_connections, 255);
+      const auto judged = judge_accept(accept, proposal);
+      ASSERT_TRUE(judged);
+      EXPECT_EQ(judged->version, 1);
+      EXPECT_EQ(judged->max_connections, 255);
     }
     const auto confirm = make_answer(wire::ClcType::kConfirm, offer, terms, first_contact, true);
     EXPECT_TRUE(judge_confirm(confirm, accept, terms));

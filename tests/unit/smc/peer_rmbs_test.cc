@@ -81,8 +81,9 @@ TEST_F(Peer, RowsHaveALimit) {
 
 TEST_F(Peer, ContinuationsFollowTheirCount) {
   EXPECT_FALSE(answer(0, announcement(10, {}, 2)).refused);
-  const auto first = answer(0, continuation(on(1, 11), 1)).value();
-  EXPECT_FALSE(first.refused);
+  const auto first = answer(0, continuation(on(1, 11), 1));
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(first->refused);
   ASSERT_TRUE(answer(0, continuation(on(2, 12))));
   EXPECT_TRUE(rmbs.keys().find(2, RemoteKey{12}));
   EXPECT_FALSE(answer(0, continuation(on(2, 12))));  // one too many
@@ -112,9 +113,10 @@ TEST_F(Peer, ADeletedOneGoesWithTheKeysOfAllLinks) {
   const auto answered = rmbs.answer(0, deletion_of({10}), false, out);
   EXPECT_FALSE(answered.some_unknown);
   EXPECT_EQ(out.poll_event()->rkey, RemoteKey{10});
-  const auto other = out.poll_event().value();
-  EXPECT_EQ(other.link, 1);
-  EXPECT_EQ(other.rkey, RemoteKey{11});
+  const auto other = out.poll_event();
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->link, 1);
+  EXPECT_EQ(other->rkey, RemoteKey{11});
   EXPECT_FALSE(out.poll_event());
   EXPECT_EQ(rmbs.keys().count(), 0U);
 }
@@ -151,9 +153,10 @@ TEST_F(Peer, NoAnswerRepeatsTheRefusalOfARequest) {
   wire::ConfirmRkeyCont more;
   more.refused = more.retry = true;
   more.others.push(on(1, 11));
-  const auto rest = answer(0, more).value();
-  EXPECT_EQ(rest.kind, wire::LlcKind::kResponse);
-  EXPECT_FALSE(rest.refused || rest.retry);
+  const auto rest = answer(0, more);
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->kind, wire::LlcKind::kResponse);
+  EXPECT_FALSE(rest->refused || rest->retry);
   const auto refusal = rmbs.refuse(0, request);
   EXPECT_EQ(refusal.kind, wire::LlcKind::kResponse);
   EXPECT_TRUE(refusal.refused);
@@ -164,13 +167,15 @@ TEST_F(Peer, AContinuationInsideTheOthersIsNotRefusedForGood) {
   (void)answer(0, announcement(10, {}, 2), LinkIndex{3});
   wire::ConfirmRkeyCont more = continuation(on(1, 11), 1);
   more.retry = true;
-  const auto between = answer(0, more, LinkIndex{3}).value();
-  EXPECT_FALSE(between.refused);  // what follows may name the link
-  EXPECT_FALSE(between.retry);
+  const auto between = answer(0, more, LinkIndex{3});
+  ASSERT_TRUE(between);
+  EXPECT_FALSE(between->refused);  // what follows may name the link
+  EXPECT_FALSE(between->retry);
   more.others.items[0] = on(2, 12);
   more.to_follow = 0;
-  const auto last = answer(0, more, LinkIndex{3}).value();
-  EXPECT_TRUE(last.refused && last.retry);
+  const auto last = answer(0, more, LinkIndex{3});
+  ASSERT_TRUE(last);
+  EXPECT_TRUE(last->refused && last->retry);
   (void)answer(0, announcement(10, {}, 1), LinkIndex{3});
   EXPECT_FALSE(answer(0, continuation(on(3, 13)), LinkIndex{3})->refused);  // it names the link
 }
@@ -189,8 +194,9 @@ TEST_F(Peer, ADeletionConcernsNoOtherRmb) {
   EXPECT_EQ(answered.error_mask, 0);
   EXPECT_EQ(out.poll_event()->link, 1);
   EXPECT_FALSE(out.poll_event());
-  const auto rest = answer(0, continuation(on(2, 12))).value();
-  EXPECT_FALSE(rest.refused);
+  const auto rest = answer(0, continuation(on(2, 12)));
+  ASSERT_TRUE(rest);
+  EXPECT_FALSE(rest->refused);
 }
 
 TEST_F(Peer, ADeletionOfNothingIsAnsweredAlike) {

@@ -113,8 +113,9 @@ TEST_F(RkeyFlows, TheResultNamesTheRmbAndTheLinksThatWereActive) {
 TEST_F(RkeyFlows, ADeletionNamesTheKeyOfItsCarrier) {
   const RmbRow rmb = add(2);
   parts.local_rmbs.want_deleted(rmb);
-  const auto what = parts.local_rmbs.next_to_delete(parts.links).value();
-  const DeleteRkeyFlow flow = DeleteRkeyFlow::begin(parts, what, kNow);
+  const auto what = parts.local_rmbs.next_to_delete(parts.links);
+  ASSERT_TRUE(what);
+  const DeleteRkeyFlow flow = DeleteRkeyFlow::begin(parts, *what, kNow);
   EXPECT_EQ(flow.deadline(), kNow + kLlcAnswerWait);
   EXPECT_EQ(parts.sent<wire::DeleteRkey>(0).rkeys.items[0], RemoteKey{10});
   EXPECT_FALSE(parts.local_rmbs.next_to_delete(parts.links));

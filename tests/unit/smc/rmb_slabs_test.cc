@@ -18,9 +18,10 @@ TEST(RmbSlabs, IndexesElementsFromOneAndGivesEachOnce) {
   slabs.add({0, 255});
   std::set<std::uint8_t> seen;
   for (int i = 0; i < 255; ++i) {
-    const auto element = slabs.take(0).value();
-    EXPECT_NE(element.index.value, 0);
-    EXPECT_TRUE(seen.insert(element.index.value).second);
+    const auto element = slabs.take(0);
+    ASSERT_TRUE(element);
+    EXPECT_NE(element->index.value, 0);
+    EXPECT_TRUE(seen.insert(element->index.value).second);
   }
   EXPECT_FALSE(slabs.take(0));
   EXPECT_EQ(slabs.used_bytes(), slabs.total_bytes());
@@ -126,14 +127,15 @@ TEST(RmbSlabsDeathTest, RemovingOneThatIsNotRetiredAborts) {
 TEST(RmbSlabs, ABarredSlabTakesNobodyAndGoesEvenAsTheLast) {
   RmbSlabs slabs;
   const std::uint16_t slab = slabs.add({0, 4});
-  const ElementId element = slabs.take(0).value();
+  const auto element = slabs.take(0);
+  ASSERT_TRUE(element);
   slabs.bar(slab);
   slabs.bar(slab);
   EXPECT_EQ(slabs.barred_count(), 1U);
   EXPECT_FALSE(slabs.take(0));
   EXPECT_FALSE(slabs.can_take_at_most(5, 0));
   EXPECT_FALSE(slabs.idle_since());
-  slabs.release(element, kNow + 7 * kSecond);
+  slabs.release(*element, kNow + 7 * kSecond);
   EXPECT_EQ(slabs.idle_since(), kNow + 7 * kSecond);
   EXPECT_FALSE(slabs.retire(kNow + 6 * kSecond));
   EXPECT_EQ(slabs.retire(kNow + 7 * kSecond), slab);
@@ -161,11 +163,12 @@ TEST(RmbSlabs, TheLeastSizeIsGivenIfItIsAllThereIs) {
   slabs.add({1, 2});
   EXPECT_TRUE(slabs.can_take_at_most(3, 1));
   EXPECT_FALSE(slabs.can_take_at_most(3, 2));
-  const auto element = slabs.take_at_most(3, 1).value();
+  const auto element = slabs.take_at_most(3, 1);
+  ASSERT_TRUE(element);
   EXPECT_EQ(slabs.used_bytes(), 32U * 1024);
   EXPECT_TRUE(slabs.take_at_most(1, 1));
   EXPECT_FALSE(slabs.can_take_at_most(1, 1));
-  slabs.release(element, kNow);
+  slabs.release(*element, kNow);
   EXPECT_EQ(slabs.used_bytes(), 32U * 1024);
 }
 
@@ -178,10 +181,11 @@ TEST(RmbSlabs, AreFullAtTheirLimitAndNotAfterARemoval) {
 
 TEST(RmbSlabs, ARetiredSlabIsNotBarred) {
   EmptySlabs slabs(2);
-  const auto retired = slabs.retire(kNow + kSecond).value();
-  slabs.bar(retired);
+  const auto retired = slabs.retire(kNow + kSecond);
+  ASSERT_TRUE(retired);
+  slabs.bar(*retired);
   EXPECT_EQ(slabs.barred_count(), 0U);
-  EXPECT_TRUE(slabs.retired(retired));
+  EXPECT_TRUE(slabs.retired(*retired));
   EXPECT_EQ(slabs.retired_count(), 1U);
 }
 
@@ -194,9 +198,10 @@ TEST(RmbSlabsDeathTest, ReleasingTwiceAborts) {
 }
 
 TEST(SlabPlan, GivesTheWantedSizeWhileThereIsPlenty) {
-  const auto plan = plan_slab({1024 * kMiB, 1024 * kMiB}, 0, 5, 0).value();
-  EXPECT_EQ(plan.size_code, 5);
-  EXPECT_EQ(plan.element_count, 1U);
+  const auto plan = plan_slab({1024 * kMiB, 1024 * kMiB}, 0, 5, 0);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->size_code, 5);
+  EXPECT_EQ(plan->element_count, 1U);
 }
 
 // A group with one connection costs one element. 255 connections cost a dozen slabs, not 255.
@@ -207,11 +212,12 @@ TEST(SlabPlan, GrowsWithWhatTheGroupHas) {
     unsigned elements = 0;
     unsigned slabs = 0;
     while (elements < 255) {
-      const auto plan = plan_slab(plenty, held, code, 0).value();
-      EXPECT_LE(plan.bytes(), kSlabBytesMax);
-      EXPECT_LE(plan.bytes(), std::max({held, kSlabBytesFirst, std::size_t{element_bytes(code)}}));
-      held += plan.bytes();
-      elements += plan.element_count;
+      const auto plan = plan_slab(plenty, held, code, 0);
+      ASSERT_TRUE(plan);
+      EXPECT_LE(plan->bytes(), kSlabBytesMax);
+      EXPECT_LE(plan->bytes(), std::max({held, kSlabBytesFirst, std::size_t{element_bytes(code)}}));
+      held += plan->bytes();
+      elements += plan->element_count;
       ++slabs;
     }
     EXPECT_LT(slabs, 25U) << int{code};
@@ -220,9 +226,10 @@ TEST(SlabPlan, GrowsWithWhatTheGroupHas) {
 }
 
 TEST(SlabPlan, FitsTheDefaultMemlockOfAPod) {
-  const auto plan = plan_slab({6 * kMiB, 6 * kMiB}, 0, 5, 0).value();
-  EXPECT_LT(plan.size_code, 5);
-  EXPECT_LE(plan.bytes(), 6 * kMiB);
+  const auto plan = plan_slab({6 * kMiB, 6 * kMiB}, 0, 5, 0);
+  ASSERT_TRUE(plan);
+  EXPECT_LT(plan->size_code, 5);
+  EXPECT_LE(plan->bytes(), 6 * kMiB);
 }
 
 TEST(SlabPlan, IsNothingWhenNotEvenTheLeastFits) {

@@ -28,7 +28,9 @@ TEST(Decline, BothWays) {
       {kDeclineV2, {.version = 2, .peer_id = peer, .reason = 0x03030008, .os = PeerOs::kLinux}},
       {kDeclineOutOfSync, {.out_of_sync = true, .peer_id = peer, .reason = 0x04000000}}};
   for (const auto& row : kTable) {
-    EXPECT_TRUE(decode_decline(from_hex(row.hex)).value() == row.expected) << row.hex;
+    const Result<Decline> decoded = decode_decline(from_hex(row.hex));
+    ASSERT_TRUE(decoded) << row.hex;
+    EXPECT_TRUE(*decoded == row.expected) << row.hex;
     EXPECT_EQ(encoded(row.expected), to_hex(from_hex(row.hex)));
   }
   EXPECT_EQ(fallback_from_wire(0x03030000), FallbackReason::kNoDevice);

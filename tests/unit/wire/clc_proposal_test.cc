@@ -35,7 +35,9 @@ IpArea lab_ip_area() {
 }
 
 void expect_both_ways(const std::string& hex, const Proposal& expected) {
-  EXPECT_TRUE(decode(hex).value() == expected);
+  const auto decoded = decode(hex);
+  ASSERT_TRUE(decoded) << decoded.error().what;
+  EXPECT_TRUE(*decoded == expected);
   EXPECT_EQ(encoded(expected), to_hex(from_hex(hex)));
 }
 
@@ -77,7 +79,9 @@ TEST(Proposal, OfVersion1HasTheBlockWithItsVendorArea) {
   Proposal proposal = *decode(kProposalV1);
   proposal.vendor = {{0xfa, 0x1e, 0xad}, {1, 2, 3, 4, 5}};
   EXPECT_EQ(from_hex(encoded(proposal)).size(), 92U);
-  EXPECT_TRUE(decode(encoded(proposal)).value() == proposal);
+  const auto decoded = decode(encoded(proposal));
+  ASSERT_TRUE(decoded) << decoded.error().what;
+  EXPECT_TRUE(*decoded == proposal);
 }
 
 TEST(Proposal, OfVersion1MayKeepTheIpAreaBehindAnSmcdBlock) {
@@ -92,10 +96,11 @@ TEST(Proposal, OfVersion1MayKeepTheIpAreaBehindAnSmcdBlock) {
 TEST(Proposal, OfVersion1ThatOffersOnlySmcdKeepsItsSelector) {
   Bytes bytes = from_hex(kProposalV1);
   bytes[7] = std::byte{0x11};
-  const Proposal decoded = decode_proposal(bytes).value();
-  EXPECT_EQ(decoded.v1_path, ClcPath::kSmcd);
-  EXPECT_TRUE(without_smcd(decoded) == decoded);
-  EXPECT_TRUE(*decode(encoded(decoded)) == decoded);
+  const auto decoded = decode_proposal(bytes);
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->v1_path, ClcPath::kSmcd);
+  EXPECT_TRUE(without_smcd(*decoded) == *decoded);
+  EXPECT_TRUE(*decode(encoded(*decoded)) == *decoded);
 }
 
 TEST(Proposal, SmcdPartsOfVersion2AreSkippedAndNotWritten) {
@@ -111,11 +116,12 @@ TEST(Proposal, SmcdPartsOfVersion2AreSkippedAndNotWritten) {
 TEST(Proposal, OfSmcdAloneLeavesNothing) {
   Proposal only_smcd = *decode(kProposalWithSmcd);
   only_smcd.v2_path = ClcPath::kSmcd;
-  const Proposal again = decode(encoded(only_smcd)).value();
-  EXPECT_EQ(again.v1_path, ClcPath::kNone);
-  EXPECT_EQ(again.v2_path, ClcPath::kNone);
-  EXPECT_FALSE(again.v2.has_value());
-  EXPECT_FALSE(again.had_smcd);
+  const auto again = decode(encoded(only_smcd));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->v1_path, ClcPath::kNone);
+  EXPECT_EQ(again->v2_path, ClcPath::kNone);
+  EXPECT_FALSE(again->v2.has_value());
+  EXPECT_FALSE(again->had_smcd);
 }
 
 TEST(Proposal, OfTheLargestSizeBothWays) {

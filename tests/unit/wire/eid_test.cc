@@ -5,9 +5,10 @@
 namespace fairlead::wire::test {
 
 TEST(Eid, PadsWithBlanks) {
-  const Eid eid = eid_from("LAB-UEID.1").value();
-  EXPECT_EQ(std::string(eid.bytes.begin(), eid.bytes.end()), "LAB-UEID.1" + std::string(22, ' '));
-  EXPECT_EQ(to_string(eid), "LAB-UEID.1");
+  const auto eid = eid_from("LAB-UEID.1");
+  ASSERT_TRUE(eid);
+  EXPECT_EQ(std::string(eid->bytes.begin(), eid->bytes.end()), "LAB-UEID.1" + std::string(22, ' '));
+  EXPECT_EQ(to_string(*eid), "LAB-UEID.1");
 }
 
 TEST(Eid, FoldsLowerCase) {
@@ -36,8 +37,11 @@ TEST(Eid, RefusalsNameTheReason) {
                 {"LAB_UEID", "character of EID"},
                 {"LAB\xc3\x84", "character of EID"},
                 {std::string("LAB\0", 4), "character of EID"}};
-  for (const auto& row : kTable)
-    EXPECT_EQ(eid_from(row.text).error(), (Error{Errc::kMalformed, row.what})) << row.text;
+  for (const auto& row : kTable) {
+    const Result<Eid> eid = eid_from(row.text);
+    ASSERT_FALSE(eid) << row.text;
+    EXPECT_EQ(eid.error(), (Error{Errc::kMalformed, row.what})) << row.text;
+  }
 }
 
 TEST(Eid, TextOfAHostilePeersEidIsPrintable) {

@@ -34,8 +34,9 @@ TEST(LlcLimits, AddLinkTakesUpTo255Rkeys) {
     // The length of version 2 is little endian, as x86 kernels write it.
     EXPECT_EQ(std::to_integer<std::size_t>(bytes[1]), bytes.size() % 256);
     EXPECT_EQ(std::to_integer<std::size_t>(bytes[2]), bytes.size() / 256);
-    const LlcMessage decoded = decode_llc(bytes).value();
-    EXPECT_TRUE(std::get<AddLink>(decoded.body) == add_link(count));
+    const auto decoded = decode_llc(bytes);
+    ASSERT_TRUE(decoded);
+    EXPECT_TRUE(std::get<AddLink>(decoded->body) == add_link(count));
     EXPECT_EQ(decode_llc(std::span(bytes).first(bytes.size() - 1)).error(),
               (Error{Errc::kTruncated, count == 0 ? "ADD_LINK" : "rkey entries"}));
   }
