@@ -69,7 +69,7 @@ lab-bench: build  ## compare speeds in the lab: TCP, the kernel's SMC-R, HAProxy
 .PHONY: demo
 demo:  ## show SMC-R between two proxies on this machine
 	@./scripts/bootstrap.sh build demo
-	@echo "demo: builds the proxy, fairleadctl and fairlead-node first: about four minutes on two CPUs"
+	@echo "demo: builds the proxy, fairleadctl and fairlead-node first: the first time up to 15 minutes on two CPUs"
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node
 	python3 scripts/demo.py
@@ -78,7 +78,7 @@ demo:  ## show SMC-R between two proxies on this machine
 define run_example
 	@./scripts/bootstrap.sh build
 	@./scripts/bootstrap.sh examples || echo "$@: some packages of the examples are missing"
-	@echo "$@: builds the proxy, fairleadctl and fairlead-node first: about four minutes on two CPUs"
+	@echo "$@: builds the proxy, fairleadctl and fairlead-node first: the first time up to 15 minutes on two CPUs"
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS) --target fairlead-proxy fairleadctl fairlead-node
 	python3 -B examples/$(1).py
