@@ -33,7 +33,7 @@ HEADER = struct.Struct(">IQ")  # the number of a connection, and how many bytes 
 # reserved under strict overcommit only; urgent data, a log pipe, and the admin socket are not used.
 NEVER_MADE = {("fallocate", "any"), ("read", "pipe"), ("recv", "tcp"), ("recv", "unix"), ("write", "pipe"),
               ("writev", "tcp")}
-ONLY_OVER_SMC = {("ftruncate", "any")}
+ONLY_OVER_SMC = {("ftruncate", "any"), ("getrandom", "any"), ("recvmsg", "unix")}
 ONLY_OVER_TCP = {("splice", "pipe"), ("splice", "tcp")}
 NOT_MADE = NEVER_MADE | (ONLY_OVER_SMC if VARIANT == "tcp" else ONLY_OVER_TCP)
 LOST = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
