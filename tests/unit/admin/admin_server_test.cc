@@ -1,20 +1,77 @@
-// Every route through a real socket, against a canned proxy.
+// Every route through a real socket, against a canned proxy; and workers that answer late, twice,
+// wrongly or never, which do not affect the answers of the others.
+#include "admin/server.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <future>
 #include <list>
+#include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
+#include "admin/gather.h"
 #include "base/log.h"
-#include "unit/admin/admin_server_fixture.h"
+#include "ctl/http_client.h"
+#include "golden.h"
+#include "unit/admin/canned.h"
 #include "unit/http/raw_client.h"
 
 namespace fairlead::admin {
 namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// An admin server on its own abstract socket and on a TCP port, with a simulated proxy behind it.
+class AdminServerTest : public testing::Test {
+ protected:
+  void SetUp() override { start(std::chrono::seconds(10)); }
+
+  void start(Duration snapshot_timeout) { start(snapshot_timeout, proxy_.sources()); }
+
+  void start(Duration snapshot_timeout, AdminSources sources) {
+    server_.reset();
+    server_ = std::move(*AdminServer::create({.snapshot_timeout = snapshot_timeout, .http = {}},
+                                             std::move(sources)));
+    endpoint_.emplace(*event::HttpEndpoint::parse(socket_));
+    ASSERT_TRUE(server_->listen(*endpoint_));
+    auto tcp = server_->listen(*event::HttpEndpoint::parse("127.0.0.1:0"));
+    ASSERT_TRUE(tcp);
+    tcp_.emplace(*tcp);
+    ASSERT_TRUE(server_->start());
+  }
+
+  event::HttpReply ask(const char* method, const std::string& target) {
+    return ask(*endpoint_, method, target);
+  }
+  event::HttpReply ask(const event::HttpEndpoint& endpoint, const char* method,
+                       const std::string& target) {
+    auto reply = ctl::http_request(endpoint, method, target, std::chrono::seconds(120));
+    EXPECT_TRUE(reply) << target << ": " << (reply ? "" : to_string(reply.error()));
+    return reply ? *reply : event::HttpReply();
+  }
+  event::HttpReply get(const std::string& target) { return ask("GET", target); }
+  json get_json(const std::string& target) { return json::parse(get(target).body); }
+
+  std::string error_of(const event::HttpReply& reply) {
+    return json::parse(reply.body).at("error").get<std::string>();
+  }
+
+  CannedProxy proxy_;
+  std::unique_ptr<AdminServer> server_;
+  const std::string socket_ = "@fairlead-admin-test-" + std::to_string(::getpid());
+  std::optional<event::HttpEndpoint> endpoint_;  // the socket
+  std::optional<event::HttpEndpoint> tcp_;
+};
 
 TEST_F(AdminServerTest, EveryRouteOfItsListAnswers) {
   const json list = get_json("/");
@@ -35,27 +92,21 @@ TEST_F(AdminServerTest, UnknownPathIsNotFound) {
 }
 
 TEST_F(AdminServerTest, WrongMethodNamesTheRightOnes) {
-  event::RawClient client(*endpoint_);
-  client.send("DELETE /logging HTTP/1.1\r\nHost: h\r\n\r\n");
-  const std::string reply = client.read_to_end();
-  EXPECT_TRUE(reply.starts_with("HTTP/1.1 405 ")) << reply;
-  EXPECT_NE(reply.find("\r\nAllow: GET, POST\r\n"), std::string::npos) << reply;
+  EXPECT_THAT(event::answer_to(*endpoint_, "DELETE /logging HTTP/1.1\r\nHost: h\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 405 "), HasSubstr("\r\nAllow: GET, POST\r\n")));
   EXPECT_EQ(ask("POST", "/metrics").status, 405);
   EXPECT_EQ(get("/drain").status, 405);
   EXPECT_FALSE(proxy_.draining);
 }
 
-TEST_F(AdminServerTest, UnknownParameterIsNamed) {
-  const event::HttpReply reply = get("/connections?limit=5&colour=red");
-  EXPECT_EQ(reply.status, 400);
-  EXPECT_NE(error_of(reply).find("\"colour\""), std::string::npos) << reply.body;
-  EXPECT_EQ(get("/livez?x=1").status, 400);
-}
-
-TEST_F(AdminServerTest, RepeatedOrShapelessParametersAreRefused) {
-  EXPECT_EQ(get("/connections?limit=5&limit=6").status, 400);
-  EXPECT_EQ(get("/connections?limit").status, 400);
-  EXPECT_EQ(get("/connections?=5").status, 400);
+TEST_F(AdminServerTest, UnknownRepeatedOrShapelessParametersAreRefused) {
+  EXPECT_THAT(error_of(get("/connections?limit=5&colour=red")), HasSubstr("\"colour\""));
+  for (const char* target :
+       {"/connections?limit=5&colour=red", "/livez?x=1", "/connections?limit=5&limit=6",
+        "/connections?limit", "/connections?=5", "/stats?format=xml", "/fallbacks?all=yes",
+        "/connections?limit=0", "/connections?limit=-1", "/connections?limit=10001",
+        "/connections?limit=many", "/connections?limit="})
+    EXPECT_EQ(get(target).status, 400) << target;
 }
 
 TEST_F(AdminServerTest, ProbesTellAliveAndReady) {
@@ -77,13 +128,9 @@ TEST_F(AdminServerTest, ReadinessIsALatchAlsoWhileDraining) {
   EXPECT_EQ(json::parse(reply.body)["draining"], true);
 }
 
-TEST_F(AdminServerTest, DrainReachesTheProxy) {
-  const event::HttpReply reply = ask("POST", "/drain");
-  EXPECT_EQ(reply.status, 202);
+TEST_F(AdminServerTest, OrdersToDrainAndForPortsReachTheProxy) {
+  EXPECT_EQ(ask("POST", "/drain").status, 202);
   EXPECT_TRUE(proxy_.draining);
-}
-
-TEST_F(AdminServerTest, PortsAreTakenOutOfUseAndBack) {
   EXPECT_EQ(ask("POST", "/ports?device=shm0&port=2&state=down").status, 202);
   EXPECT_EQ(proxy_.port_order, "shm0 2 down");
   EXPECT_EQ(ask("POST", "/ports?device=shm0&port=255&state=up").status, 202);
@@ -117,12 +164,12 @@ TEST_F(AdminServerTest, TcpServesProbesAndMetricsOnly) {
     if (path == "/metrics" || path == "/livez" || path == "/readyz") continue;
     const event::HttpReply reply = ask(*tcp_, route["method"].get<std::string>().c_str(), path);
     EXPECT_EQ(reply.status, 403) << route;
-    EXPECT_NE(error_of(reply).find(socket_), std::string::npos) << reply.body;
+    EXPECT_THAT(error_of(reply), HasSubstr(socket_));
   }
   EXPECT_FALSE(proxy_.draining);
   EXPECT_EQ(proxy_.port_order, "");
-  EXPECT_NE(get("/metrics").body.find("fairlead_http_refused_total{reason=\"forbidden\"} 16\n"),
-            std::string::npos);
+  EXPECT_THAT(get("/metrics").body,
+              HasSubstr("fairlead_http_refused_total{reason=\"forbidden\"} 16\n"));
 }
 
 TEST_F(AdminServerTest, SocketIsForRootAndTheProxysUserOnly) {
@@ -132,17 +179,11 @@ TEST_F(AdminServerTest, SocketIsForRootAndTheProxysUserOnly) {
   std::thread([&] {
     // The raw system call changes this thread alone.
     ASSERT_EQ(::syscall(SYS_setresuid, -1, kApplication, -1), 0);
-    for (std::string& text : answer) {
-      event::RawClient client(*endpoint_);
-      client.send(&text == &answer[0] ? "POST /drain HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
-                                      : "GET /linkgroups HTTP/1.1\r\n\r\n");
-      text = client.read_to_end();
-    }
+    answer[0] = event::answer_to(*endpoint_, "POST /drain HTTP/1.1\r\nContent-Length: 0\r\n\r\n");
+    answer[1] = event::answer_to(*endpoint_, "GET /linkgroups HTTP/1.1\r\n\r\n");
   }).join();
-  for (const std::string& text : answer) {
-    EXPECT_TRUE(text.starts_with("HTTP/1.1 403 ")) << text;
-    EXPECT_NE(text.find("uid 65534"), std::string::npos) << text;
-  }
+  for (const std::string& text : answer)
+    EXPECT_THAT(text, AllOf(StartsWith("HTTP/1.1 403 "), HasSubstr("uid 65534")));
   EXPECT_FALSE(proxy_.draining);
   EXPECT_EQ(get("/linkgroups").status, 200);
 }
@@ -192,9 +233,7 @@ TEST_F(AdminServerTest, StatsSumTheWorkersAndTellThemApart) {
   EXPECT_EQ(stats["workers"].size(), 2U);
   EXPECT_EQ(stats["workers"][0]["cdc"]["sent"], 0);
   EXPECT_EQ(stats["total"]["fallbacks"], 10);
-  const std::string text = get("/stats").body;
-  EXPECT_NE(text.find("\ntotal.cdc.sent 7\n"), std::string::npos) << text;
-  EXPECT_EQ(get("/stats?format=xml").status, 400);
+  EXPECT_THAT(get("/stats").body, HasSubstr("\ntotal.cdc.sent 7\n"));
 }
 
 TEST_F(AdminServerTest, ConnectionsAreLimitedAndFiltered) {
@@ -209,20 +248,15 @@ TEST_F(AdminServerTest, ConnectionsAreLimitedAndFiltered) {
   EXPECT_EQ(get_json("/connections?state=handshake")["connections"].size(), 0U);
   EXPECT_EQ(get_json("/connections?state=active&limit=1")["connections"].size(), 1U);
   EXPECT_GT(proxy_.asked.connections_max, 1000U);
-  for (const char* limit : {"0", "-1", "10001", "many", ""})
-    EXPECT_EQ(get("/connections?limit=" + std::string(limit)).status, 400) << limit;
 }
 
-TEST_F(AdminServerTest, LinksComeWithTheirGroupsAndAlone) {
+TEST_F(AdminServerTest, LinksComeWithTheirGroupsAndAloneAndADeviceOfAllWorkersIsOneRow) {
   const json groups = get_json("/linkgroups");
   ASSERT_EQ(groups["link_groups"].size(), 1U);
   EXPECT_EQ(groups["link_groups"][0]["links"][0]["rnic"], "shm0");
   const json links = get_json("/links");
   ASSERT_EQ(links["links"].size(), 1U);
   EXPECT_EQ(links["links"][0]["worker"], 0);
-}
-
-TEST_F(AdminServerTest, DeviceThatAllWorkersSeeAlikeIsOneRow) {
   const json devices = get_json("/devices")["devices"];
   ASSERT_EQ(devices.size(), 1U);
   EXPECT_EQ(devices[0]["workers"], (json{0, 1}));
@@ -236,7 +270,6 @@ TEST_F(AdminServerTest, FallbacksComeWithSentenceAndHint) {
   EXPECT_EQ(some[0]["side"], "peer");
   EXPECT_FALSE(some[0]["hint"].get<std::string>().empty());
   EXPECT_EQ(get_json("/fallbacks?all=true")["fallbacks"].size(), fallback_reason_count() * 4);
-  EXPECT_EQ(get("/fallbacks?all=yes").status, 400);
 }
 
 TEST_F(AdminServerTest, WhyFindsAPeerByAddressAndPortNewestFirst) {
@@ -255,14 +288,11 @@ TEST_F(AdminServerTest, WhyFindsAPeerByAddressAndPortNewestFirst) {
             "no RDMA device reaches the peer");
 }
 
-TEST_F(AdminServerTest, DoctorAddsTheFactsOfThisProcess) {
+TEST_F(AdminServerTest, DoctorAddsTheFactsOfThisProcessAndConfigIsPlainYaml) {
   const json checks = get_json("/doctor")["checks"];
   EXPECT_EQ(checks.back()["name"], "option_program");
   EXPECT_EQ(checks.back()["status"], "ok");
   EXPECT_GT(checks.size(), 5U);
-}
-
-TEST_F(AdminServerTest, ConfigIsPlainYaml) {
   EXPECT_EQ(get("/config").body, "smc:\n  enabled: true\n");
 }
 
@@ -273,6 +303,110 @@ TEST_F(AdminServerTest, ProxyWithoutOptionalPartsStillAnswers) {
   EXPECT_EQ(get("/config").status, 404);
   EXPECT_EQ(ask("POST", "/drain").status, 404);
   EXPECT_EQ(ask("POST", "/ports?device=shm0&port=1&state=up").status, 404);
+}
+
+TEST_F(AdminServerTest, OnlyConnectionsAndWhyMakeWorkersFillLongLists) {
+  for (const char* path : {"/metrics", "/linkgroups", "/links", "/devices", "/doctor"}) {
+    get(path);
+    EXPECT_EQ(proxy_.asked.connections_max, 0U) << path;
+    EXPECT_FALSE(proxy_.asked.decisions) << path;
+  }
+  get("/why");
+  EXPECT_TRUE(proxy_.asked.decisions);
+}
+
+TEST_F(AdminServerTest, SilentWorkerIsNamedAndTheOthersAreShown) {
+  proxy_.silent_worker = 1;
+  start(std::chrono::milliseconds(20));
+  const json connections = get_json("/connections");
+  EXPECT_EQ(connections["silent_workers"], (json{1}));
+  EXPECT_EQ(connections["connections"].size(), 1U);
+  EXPECT_THAT(get("/metrics").body,
+              AllOf(HasSubstr("fairlead_workers{state=\"silent\"} 1\n"),
+                    HasSubstr("direction=\"outbound\",transport=\"smcr\"} 10\n")));
+  const json doctor = get_json("/doctor");
+  EXPECT_EQ(std::count_if(doctor["checks"].begin(), doctor["checks"].end(),
+                          [](const json& check) {
+                            return check["name"] == "workers" && check["status"] == "fail";
+                          }),
+            1);
+}
+
+TEST_F(AdminServerTest, AnswersOfWorkersMayComeFromAnyThreadAndTooLate) {
+  AdminSources sources = proxy_.sources();
+  std::promise<SnapshotReply> late;
+  sources.snapshot = [&late](const SnapshotRequest&, const SnapshotReply& reply) {
+    std::thread([reply] { reply(canned_snapshot(0)); }).join();
+    late.set_value(reply);
+  };
+  start(std::chrono::milliseconds(200), std::move(sources));
+  EXPECT_EQ(get_json("/linkgroups")["silent_workers"], (json{1}));
+  const SnapshotReply reply = late.get_future().get();
+  reply(canned_snapshot(1));
+  EXPECT_EQ(get("/livez").status, 200);
+  server_->stop();
+  reply(canned_snapshot(1));
+}
+
+TEST_F(AdminServerTest, AnswersThatNameAWorkerTwiceOrWronglyCountOnce) {
+  AdminSources sources = proxy_.sources();
+  sources.snapshot = [](const SnapshotRequest&, const SnapshotReply& reply) {
+    for (unsigned worker : {0U, 0U, 7U}) reply(canned_snapshot(worker));
+  };
+  start(std::chrono::milliseconds(20), std::move(sources));
+  const json reply = get_json("/connections");
+  EXPECT_EQ(reply["connections"].size(), 1U);
+  EXPECT_EQ(reply["silent_workers"], (json{1}));
+}
+
+TEST_F(AdminServerTest, TooManyWaitingRequestsAreTurnedAway) {
+  AdminSources sources = proxy_.sources();
+  std::promise<void> all_wait;
+  std::size_t asked = 0;
+  sources.snapshot = [&](const SnapshotRequest&, const SnapshotReply&) {
+    if (++asked == SnapshotGather::kPendingMax) all_wait.set_value();
+  };
+  start(std::chrono::minutes(5), std::move(sources));
+  std::vector<event::RawClient> waiting;
+  for (std::size_t count = 0; count < SnapshotGather::kPendingMax; ++count) {
+    waiting.emplace_back(*endpoint_);
+    waiting.back().send("GET /links HTTP/1.1\r\nHost: h\r\n\r\n");
+  }
+  all_wait.get_future().wait();
+  EXPECT_EQ(get("/links").status, 503);
+  EXPECT_EQ(get("/livez").status, 200);
+}
+
+// The paths of all values in an answer, by the path of the object that holds them and their type.
+using Keys = std::map<std::string, std::set<std::string>>;
+
+void add_keys(const json& value, const std::string& path, Keys& keys) {
+  const bool is_array = value.is_array();
+  for (const auto& [key, inner] : value.items()) {
+    if (inner.is_structured())
+      add_keys(inner, path + (is_array ? "[]" : "." + key), keys);
+    else
+      keys[path + " " + (inner.is_number() ? "number" : inner.type_name())].insert(is_array ? "[]"
+                                                                                            : key);
+  }
+}
+
+// Scripts that read the admin API find their keys.
+TEST_F(AdminServerTest, KeysOfAnswers) {
+  std::string text;
+  for (const char* target :
+       {"/stats?format=json", "/connections", "/linkgroups", "/links", "/devices", "/fallbacks",
+        "/why?peer=10.1.2.7:8080", "/doctor", "/logging"}) {
+    Keys keys;
+    add_keys(get_json(target), "", keys);
+    text += std::string("GET ") + target + "\n";
+    for (const auto& [place, names] : keys) {
+      text += place + ":";
+      for (const std::string& name : names) text += " " + name;
+      text += "\n";
+    }
+  }
+  EXPECT_TRUE(golden::matches(text, FAIRLEAD_SOURCE_DIR "/tests/unit/admin/keys.txt"));
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 #include "admin/checks.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "unit/admin/canned.h"
 
 namespace fairlead::admin {
 namespace {
+
+using testing::HasSubstr;
 
 class StandingChecks : public testing::Test {
  protected:
@@ -27,6 +30,15 @@ class StandingChecks : public testing::Test {
     ADD_FAILURE() << "no check " << name;
     return {};
   }
+  void expect_check(const std::string& name, FactStatus status, const std::string& text = "") {
+    const Fact fact = check(name);
+    EXPECT_EQ(fact.status, status) << name << ": " << fact.text;
+    EXPECT_THAT(fact.text, HasSubstr(text)) << name;
+  }
+  void set_devices(const std::vector<DeviceRow>& rows) {
+    for (WorkerSnapshot& worker : snapshot_.workers) worker.devices = rows;
+  }
+  void add_device(const DeviceRow& row) { snapshot_.workers[0].devices.push_back(row); }
 
   CannedProxy proxy_;
   GatheredSnapshot snapshot_ = {{canned_snapshot(0), canned_snapshot(1)}, {}};
@@ -38,7 +50,7 @@ class StandingChecks : public testing::Test {
 TEST_F(StandingChecks, HealthyProxyHasNothingToReport) {
   for (const char* name :
        {"ready", "workers", "devices", "link_groups", "links", "fallbacks", "memory", "limits"})
-    EXPECT_EQ(check(name).status, FactStatus::kOk) << name;
+    expect_check(name, FactStatus::kOk);
 }
 
 TEST_F(StandingChecks, FallbacksThatAlertsCountNameTheMostFrequentReason) {
@@ -47,87 +59,71 @@ TEST_F(StandingChecks, FallbacksThatAlertsCountNameTheMostFrequentReason) {
   stats.fallback[Direction::kInbound][Side::kLocal][FallbackReason::kNoRoute].add(2);
   const Fact fact = check("fallbacks");
   EXPECT_EQ(fact.status, FactStatus::kWarn);
-  EXPECT_NE(fact.text.find("3 of 10 connections"), std::string::npos) << fact.text;
-  EXPECT_NE(fact.text.find("no_route (2)"), std::string::npos) << fact.text;
+  EXPECT_THAT(fact.text, AllOf(HasSubstr("3 of 10 connections"), HasSubstr("no_route (2)")));
   EXPECT_EQ(fact.fix, fallback_info(FallbackReason::kNoRoute).hint);
 }
 
 TEST_F(StandingChecks, FallbacksThatNoAlertCountsAreNoFault) {
-  const Fact fact = check("fallbacks");
-  EXPECT_EQ(fact.status, FactStatus::kOk);
-  EXPECT_NE(fact.text.find("10 wanted"), std::string::npos) << fact.text;
+  expect_check("fallbacks", FactStatus::kOk, "10 wanted");
 }
 
 TEST_F(StandingChecks, WithoutAnRnicThatWasMeantEveryConnectionCounts) {
   auto& stats = *proxy_.stats[0];
   stats.fallback[Direction::kOutbound][Side::kLocal][FallbackReason::kRnicNotGiven].add(7);
-  DeviceRow row;
-  row.name = "rnic";
-  row.kind = "verbs";
-  row.state = kDeviceAbsent;
-  row.reason = "rnic_not_given";
-  snapshot_.workers[0].devices.push_back(row);
-  EXPECT_EQ(check("fallbacks").status, FactStatus::kOk);
-  EXPECT_EQ(check("devices").status, FactStatus::kOk);
+  add_device({.name = "rnic", .kind = "verbs", .state = kDeviceAbsent, .reason = "rnic_not_given"});
+  expect_check("fallbacks", FactStatus::kOk);
+  expect_check("devices", FactStatus::kOk);
   snapshot_.workers[0].devices.back().missing = true;
   EXPECT_EQ(check("fallbacks").status, FactStatus::kOk) << "some connections are SMC-R";
-  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+  expect_check("devices", FactStatus::kWarn);
   for (auto& worker : proxy_.stats)
     for (Direction direction : {Direction::kOutbound, Direction::kInbound})
       worker->traffic[direction][Transport::kSmcr].connections_total.set(0);
-  EXPECT_EQ(check("fallbacks").status, FactStatus::kWarn);
-  EXPECT_NE(check("fallbacks").text.find("rnic_not_given (7)"), std::string::npos);
-  EXPECT_NE(check("fallbacks").text.find("none is SMC-R"), std::string::npos);
+  expect_check("fallbacks", FactStatus::kWarn, "rnic_not_given (7)");
+  expect_check("fallbacks", FactStatus::kWarn, "none is SMC-R");
 }
 
 TEST_F(StandingChecks, LinksThatFailOftenAreAWarning) {
   for (auto& worker : proxy_.stats) worker->link_failed.set(3);
-  EXPECT_EQ(check("links").status, FactStatus::kWarn);
+  expect_check("links", FactStatus::kWarn);
   uptime_seconds_ = 2 * kFlappingSeconds;
-  EXPECT_EQ(check("links").status, FactStatus::kOk);
+  expect_check("links", FactStatus::kOk);
 }
 
 TEST_F(StandingChecks, ConnectionsWithoutMemoryAreAWarning) {
   proxy_.stats[0]->fallback[Direction::kInbound][Side::kLocal][FallbackReason::kMemlockLimit].add(
       2);
-  EXPECT_EQ(check("memory").status, FactStatus::kWarn);
-  EXPECT_NE(check("memory").text.find("2 connections are TCP"), std::string::npos);
+  expect_check("memory", FactStatus::kWarn, "2 connections are TCP");
 }
 
-TEST_F(StandingChecks, ReasonsForNotBeingReadyAreRepeated) {
+TEST_F(StandingChecks, ReasonsForNotBeingReadyAreRepeatedAndDrainingIsAWarning) {
   not_ready_ = {"one", "two"};
   EXPECT_EQ(check("ready").status, FactStatus::kFail);
   EXPECT_EQ(check("ready").text, "one; two");
-}
-
-TEST_F(StandingChecks, DrainingIsAWarning) {
+  not_ready_.clear();
   draining_ = true;
-  EXPECT_EQ(check("ready").status, FactStatus::kWarn);
+  expect_check("ready", FactStatus::kWarn);
 }
 
 TEST_F(StandingChecks, SilentWorkerIsAFailure) {
   snapshot_.silent = {1};
-  EXPECT_EQ(check("workers").status, FactStatus::kFail);
-  EXPECT_NE(check("workers").text.find("worker 1 of 2"), std::string::npos);
+  expect_check("workers", FactStatus::kFail, "worker 1 of 2");
 }
 
 TEST_F(StandingChecks, NoDeviceAtAllIsAWarning) {
-  for (WorkerSnapshot& worker : snapshot_.workers) worker.devices.clear();
-  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+  set_devices({});
+  expect_check("devices", FactStatus::kWarn);
 }
 
 TEST_F(StandingChecks, RnicThatTheNodeDidNotGiveIsToldAndNoFault) {
-  DeviceRow row;
-  row.name = "rnic";
-  row.state = kDeviceAbsent;
-  row.detail = "the cluster gives no RNICs to pods of this namespace";
-  snapshot_.workers[0].devices.push_back(row);
-  EXPECT_EQ(check("devices").status, FactStatus::kOk);
-  EXPECT_NE(check("devices").text.find(row.detail), std::string::npos);
-  for (WorkerSnapshot& worker : snapshot_.workers) worker.devices.clear();
-  snapshot_.workers[0].devices.push_back(row);
-  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
-  EXPECT_NE(check("devices").text.find(row.detail), std::string::npos);
+  const DeviceRow row = {.name = "rnic",
+                         .state = kDeviceAbsent,
+                         .detail = "the cluster gives no RNICs to pods of this namespace"};
+  add_device(row);
+  expect_check("devices", FactStatus::kOk, row.detail);
+  set_devices({});
+  add_device(row);
+  expect_check("devices", FactStatus::kWarn, row.detail);
 }
 
 TEST_F(StandingChecks, NoActivePortIsAFailureThatSaysWhy) {
@@ -135,75 +131,61 @@ TEST_F(StandingChecks, NoActivePortIsAFailureThatSaysWhy) {
     worker.devices[0].state = "down";
     worker.devices[0].detail = "cable is out";
   }
-  EXPECT_EQ(check("devices").status, FactStatus::kFail);
-  EXPECT_NE(check("devices").text.find("shm0/1 (cable is out)"), std::string::npos);
+  expect_check("devices", FactStatus::kFail, "shm0/1 (cable is out)");
 }
 
 TEST_F(StandingChecks, RnicThatMayNotBeOpenedIsNamedWithWhatToDo) {
-  DeviceRow row;
-  row.name = "mlx5_0";
-  row.kind = "verbs";
-  row.state = "down";
-  row.reason = "device_open_eperm";
-  row.detail = "ibv_open_device: Permission denied";
-  snapshot_.workers[0].devices.push_back(row);
-  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
-  EXPECT_NE(check("devices").text.find("mlx5_0 (ibv_open_device: Permission denied)"),
-            std::string::npos);
-  EXPECT_NE(check("devices").fix.find("RDMA device resource"), std::string::npos);
+  add_device({.name = "mlx5_0",
+              .kind = "verbs",
+              .state = "down",
+              .detail = "ibv_open_device: Permission denied",
+              .reason = "device_open_eperm"});
+  expect_check("devices", FactStatus::kWarn, "mlx5_0 (ibv_open_device: Permission denied)");
+  EXPECT_THAT(check("devices").fix, HasSubstr("RDMA device resource"));
 }
 
 TEST_F(StandingChecks, PortOfAnotherNetworkIsPassedOverInWords) {
-  DeviceRow row;
-  row.name = "rxe1";
-  row.port = 1;
-  row.kind = "verbs";
-  row.state = "active";
-  row.gid = "fe80::1";
-  row.reason = "no_pnet";
-  row.detail = "the port is not in this pod's network";
-  for (WorkerSnapshot& worker : snapshot_.workers) worker.devices = {row};
-  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
-  EXPECT_NE(check("devices").text.find(
-                "no device: every connection is TCP; passed over rxe1/1 (the port"),
-            std::string::npos);
+  set_devices({{.name = "rxe1",
+                .kind = "verbs",
+                .port = 1,
+                .state = "active",
+                .gid = "fe80::1",
+                .detail = "the port is not in this pod's network",
+                .reason = "no_pnet"}});
+  expect_check("devices", FactStatus::kWarn,
+               "no device: every connection is TCP; passed over rxe1/1 (the port");
 }
 
 TEST_F(StandingChecks, RnicThatCannotCarrySmcIsPassedOverInWords) {
-  DeviceRow row;
-  row.name = "siw0";
-  row.kind = "verbs";
-  row.state = kDeviceUnsupported;
-  row.reason = "rnic_unsupported";
-  row.detail = "an iWARP device";
-  snapshot_.workers[0].devices.push_back(row);
-  EXPECT_EQ(check("devices").status, FactStatus::kOk);
-  EXPECT_NE(check("devices").text.find("passed over siw0 (an iWARP device)"), std::string::npos);
-  for (WorkerSnapshot& worker : snapshot_.workers) worker.devices = {row};
-  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
-  EXPECT_NE(check("devices").text.find("passed over siw0 (an iWARP device)"), std::string::npos);
+  const DeviceRow row = {.name = "siw0",
+                         .kind = "verbs",
+                         .state = kDeviceUnsupported,
+                         .detail = "an iWARP device",
+                         .reason = "rnic_unsupported"};
+  add_device(row);
+  expect_check("devices", FactStatus::kOk, "passed over siw0 (an iWARP device)");
+  set_devices({row});
+  expect_check("devices", FactStatus::kWarn, "passed over siw0 (an iWARP device)");
 }
 
 TEST_F(StandingChecks, PortWithoutGidIsAFailureWhenItIsTheOnlyOne) {
   for (WorkerSnapshot& worker : snapshot_.workers) worker.devices[0].gid = "";
-  EXPECT_EQ(check("devices").status, FactStatus::kFail);
-  EXPECT_NE(check("devices").text.find("GID"), std::string::npos);
+  expect_check("devices", FactStatus::kFail, "GID");
 }
 
 TEST_F(StandingChecks, OneOfTwoPortsDownIsAWarning) {
   DeviceRow second = snapshot_.workers[0].devices[0];
   second.port = 2;
   second.state = "down";
-  snapshot_.workers[0].devices.push_back(second);
-  EXPECT_EQ(check("devices").status, FactStatus::kWarn);
+  add_device(second);
+  expect_check("devices", FactStatus::kWarn);
 }
 
 TEST_F(StandingChecks, GroupsWithoutRedundancyOrLinkAreWarnings) {
   proxy_.stats[0]->link_groups_asymmetric_local.add(1);
-  EXPECT_EQ(check("link_groups").status, FactStatus::kWarn);
-  EXPECT_NE(check("link_groups").text.find("1 of 3 are asymmetric"), std::string::npos);
+  expect_check("link_groups", FactStatus::kWarn, "1 of 3 are asymmetric");
   proxy_.stats[0]->link_groups_none.add(1);
-  EXPECT_NE(check("link_groups").text.find("no active link"), std::string::npos);
+  EXPECT_THAT(check("link_groups").text, HasSubstr("no active link"));
 }
 
 TEST_F(StandingChecks, MemoryNearItsLimitIsAWarning) {
@@ -217,9 +199,7 @@ TEST_F(StandingChecks, LimitsThatWereReachedAreAWarning) {
   proxy_.stats[0]->refused[RefusedFor::kLimit].add(4);
   proxy_.stats[0]->refused[RefusedFor::kDenied].add(9);
   proxy_.stats[1]->accept_errors.add(2);
-  EXPECT_EQ(check("limits").status, FactStatus::kWarn);
-  EXPECT_NE(check("limits").text.find("4 connections refused at a limit, 2 failures"),
-            std::string::npos);
+  expect_check("limits", FactStatus::kWarn, "4 connections refused at a limit, 2 failures");
 }
 
 TEST_F(StandingChecks, TheRedirectIsJudgedByItsConnections) {

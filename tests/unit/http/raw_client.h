@@ -50,11 +50,17 @@ class RawClient {
     return bytes;
   }
 
-  void close() { fd_.reset(); }
   int fd() const { return fd_.get(); }
 
  private:
   FileDescriptor fd_;
 };
+
+// What the server says to a client that sends these bytes.
+inline std::string answer_to(const HttpEndpoint& endpoint, std::string_view bytes) {
+  RawClient client(endpoint);
+  client.send(bytes);
+  return client.read_to_end();
+}
 
 }  // namespace fairlead::event
