@@ -1,6 +1,7 @@
 // Goal: a client that sends its request at once is answered, however many others are slow. Method:
 // many slow clients that hold more connections than the server has room for. The server's time
 // limits are an hour, so only its choice of connections to end can help.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -19,6 +20,9 @@
 
 namespace fairlead::event {
 namespace {
+
+using testing::EndsWith;
+using testing::StartsWith;
 
 constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 constexpr const char* kHalf = "GET / HTTP/1.1\r\nX-Slow: ";
@@ -41,22 +45,15 @@ class HttpCrowd : public testing::TestWithParam<const char*> {
     setrlimit(RLIMIT_NOFILE, &limit);
   }
 
-  void start(const HttpLimits& limits, const std::string& body = "fine") {
-    running_.emplace([body](HttpExchange exchange) { exchange.respond({.body = body}); }, limits);
-    endpoint_.emplace(running_->listen(where()));
-    running_->start();
-  }
-  static std::string where() {
+  void start(const HttpLimits& limits, const HttpServer::Handler& handler = always("fine")) {
     const std::string where = GetParam();
-    return where.starts_with('@') ? where + std::to_string(::getpid()) : where;
+    running_.emplace(handler, limits);
+    endpoint_.emplace(
+        running_->serve(where.starts_with('@') ? where + std::to_string(::getpid()) : where));
   }
 
-  void expect_probe_is_answered() {
-    RawClient probe(*endpoint_);
-    ASSERT_TRUE(probe.send(kGet));
-    EXPECT_TRUE(probe.read_to_end().ends_with("fine"));
-  }
-  std::uint64_t refused(HttpRefusal reason) { return running_->server().refusals().count(reason); }
+  void expect_probe_is_answered() { EXPECT_THAT(answer_to(*endpoint_, kGet), EndsWith("fine")); }
+  std::uint64_t refused(HttpRefusal reason) const { return running_->refused(reason); }
 
   std::optional<RunningServer> running_;
   std::optional<HttpEndpoint> endpoint_;
@@ -85,14 +82,10 @@ TEST_P(HttpCrowd, ProbesAreAnsweredBesideSilentClients) {
 TEST_P(HttpCrowd, ProbesAreAnsweredBesideClientsThatDoNotRead) {
   HttpLimits limits = patient();
   limits.held_bytes_max = 1 << 20;
-  running_.emplace(
-      [](HttpExchange exchange) {
-        const bool is_probe = exchange.request().path == "/";
-        exchange.respond({.body = is_probe ? "fine" : std::string(300'000, 'x')});
-      },
-      limits);
-  endpoint_.emplace(running_->listen(where()));
-  running_->start();
+  start(limits, [](HttpExchange exchange) {
+    const bool is_probe = exchange.request().path == "/";
+    exchange.respond({.body = is_probe ? "fine" : std::string(300'000, 'x')});
+  });
   // More than the table holds; each answer takes the server time.
   constexpr int kReaders = 300;
   std::list<RawClient> crowd;
@@ -152,7 +145,7 @@ TEST_P(HttpCrowd, ProbesAreAnsweredWhenDescriptorsAreUsedUp) {
   for (const int fd : sockets) crowd.emplace_back(fd, *endpoint_);
   RawClient& probe = crowd.back();
   EXPECT_TRUE(probe.send(kGet));
-  EXPECT_TRUE(probe.read_to_end().ends_with("fine"));
+  EXPECT_THAT(probe.read_to_end(), EndsWith("fine"));
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_GT(refused(HttpRefusal::kCrowded), ended);
   // Not all were.
@@ -163,15 +156,13 @@ TEST_P(HttpCrowd, OneAnswerAloneMayExceedTheLimitOfMemory) {
   HttpLimits limits = patient();
   limits.held_bytes_max = 1000;
   const std::string body(4 << 20, 'b');
-  start(limits, body);
-  RawClient client(*endpoint_);
-  client.send(kGet);
-  EXPECT_TRUE(client.read_to_end().ends_with(body.substr(0, 1000)));
+  start(limits, always(body));
+  EXPECT_TRUE(answer_to(*endpoint_, kGet).ends_with(body.substr(0, 1000)));
   EXPECT_EQ(refused(HttpRefusal::kMemory), 0U);
 }
 
 TEST_P(HttpCrowd, ClientThatSendsOnBehindItsRequestIsEnded) {
-  start(patient(), std::string(16 << 20, 'b'));
+  start(patient(), always(std::string(16 << 20, 'b')));
   RawClient client(*endpoint_);
   ASSERT_TRUE(client.send(kGet));
   // Blocks while the server does not read, and fails once it has closed; the test's time limit
@@ -186,13 +177,9 @@ TEST_P(HttpCrowd, RequestThatNeverEndsIsRefusedInTime) {
   HttpLimits limits = patient();
   limits.request_max = std::chrono::milliseconds(50);
   start(limits);
-  RawClient client(*endpoint_);
-  client.send(kHalf);
-  EXPECT_EQ(client.read_to_end(), "");
+  EXPECT_EQ(answer_to(*endpoint_, kHalf), "");
   EXPECT_EQ(refused(HttpRefusal::kSlowRequest), 1U);
 }
-
-class HttpSources : public testing::Test {};
 
 // A client at its own address within 127.0.0.0/8.
 FileDescriptor connect_from(const char* source, const HttpEndpoint& to) {
@@ -203,57 +190,43 @@ FileDescriptor connect_from(const char* source, const HttpEndpoint& to) {
   return fd;
 }
 
-TEST_F(HttpSources, CrowdOfOneSourceDisplacesItselfAndNotOthers) {
+TEST(HttpSources, CrowdOfOneSourceDisplacesItselfAndNotOthers) {
   HttpLimits limits = patient();
   limits.connections_max = 16;
-  RunningServer running([](HttpExchange exchange) { exchange.respond({.body = "fine"}); }, limits);
-  const HttpEndpoint endpoint = running.listen("127.0.0.1:0");
-  running.start();
+  RunningServer running(always("fine"), limits);
+  const HttpEndpoint endpoint = running.serve("127.0.0.1:0");
   const FileDescriptor slow_but_honest = connect_from("127.0.0.2", endpoint);
   std::list<FileDescriptor> crowd;
   for (int i = 0; i < 200; ++i) crowd.push_back(connect_from("127.0.0.3", endpoint));
-  RawClient probe(endpoint);
-  probe.send(kGet);
-  EXPECT_TRUE(probe.read_to_end().ends_with("fine"));
+  EXPECT_THAT(answer_to(endpoint, kGet), EndsWith("fine"));
   ASSERT_GT(::send(slow_but_honest.get(), kGet, std::string_view(kGet).size(), MSG_NOSIGNAL), 0);
   std::array<char, 512> answer{};
   const ssize_t count = ::recv(slow_but_honest.get(), answer.data(), answer.size(), 0);
   ASSERT_GT(count, 0);
-  EXPECT_TRUE(std::string_view(answer.data(), 15).starts_with("HTTP/1.1 200"));
+  EXPECT_THAT(std::string(answer.data(), 15), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(HttpSources, SourceThatOpensTooFastIsRefusedUnderPressureOnly) {
+TEST(HttpSources, SourceThatOpensTooFastIsRefusedUnderPressureOnly) {
   HttpLimits limits = patient();
   limits.connections_max = 40;
   limits.connections_per_second = 1;
-  RunningServer running([](HttpExchange exchange) { exchange.respond({.body = "fine"}); }, limits);
-  const HttpEndpoint endpoint = running.listen("127.0.0.1:0");
-  running.start();
-  for (int i = 0; i < 30; ++i) {
-    RawClient probe(endpoint);
-    probe.send(kGet);
-    EXPECT_TRUE(probe.read_to_end().ends_with("fine"));
-  }
-  EXPECT_EQ(running.server().refusals().count(HttpRefusal::kRate), 0U);
+  RunningServer running(always("fine"), limits);
+  const HttpEndpoint endpoint = running.serve("127.0.0.1:0");
+  for (int i = 0; i < 30; ++i) EXPECT_THAT(answer_to(endpoint, kGet), EndsWith("fine"));
+  EXPECT_EQ(running.refused(HttpRefusal::kRate), 0U);
   std::list<FileDescriptor> crowd;
   for (int i = 0; i < 30; ++i) crowd.push_back(connect_from("127.0.0.3", endpoint));
-  RawClient probe(endpoint);
-  probe.send(kGet);
-  (void)probe.read_to_end();
-  EXPECT_GT(running.server().refusals().count(HttpRefusal::kRate), 0U);
+  (void)answer_to(endpoint, kGet);
+  EXPECT_GT(running.refused(HttpRefusal::kRate), 0U);
 }
 
-TEST_F(HttpSources, CallerOverAUnixSocketIsKnownByItsUser) {
+TEST(HttpSources, CallerOverAUnixSocketIsKnownByItsUser) {
   HttpRequest seen;
   RunningServer running([&seen](HttpExchange exchange) {
     seen = exchange.request();
     exchange.respond({});
   });
-  const HttpEndpoint endpoint = running.listen("@fairlead-http-user-" + std::to_string(::getpid()));
-  running.start();
-  RawClient client(endpoint);
-  client.send(kGet);
-  client.read_to_end();
+  answer_to(running.serve("@fairlead-http-user-" + std::to_string(::getpid())), kGet);
   running.stop();
   EXPECT_EQ(seen.peer_uid, ::geteuid());
   EXPECT_EQ(seen.source, "uid " + std::to_string(::geteuid()));

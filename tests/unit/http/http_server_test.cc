@@ -2,6 +2,7 @@
 // misbehaving clients.
 #include "event/http/http_server.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
@@ -18,11 +19,12 @@
 namespace fairlead::event {
 namespace {
 
-constexpr const char* kGet = "GET /a?x=1&y=two%20words HTTP/1.1\r\nHost: h\r\n\r\n";
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
 
-HttpServer::Handler always(const std::string& body) {
-  return [body](HttpExchange exchange) { exchange.respond({.body = body}); };
-}
+constexpr const char* kGet = "GET /a?x=1&y=two%20words HTTP/1.1\r\nHost: h\r\n\r\n";
 
 std::string abstract_name() { return "@fairlead-http-test-" + std::to_string(::getpid()); }
 
@@ -36,18 +38,12 @@ TEST(HttpServer, GivesTheHandlerTheRequestAndClosesBehindTheResponse) {
     seen = exchange.request();
     exchange.respond({.status = 201, .body = "made\n", .headers = {{"X-Extra", "1"}}});
   });
-  const HttpEndpoint endpoint = running.listen("127.0.0.1:0");
+  const HttpEndpoint endpoint = running.serve("127.0.0.1:0");
   EXPECT_NE(endpoint.tcp().port(), 0);
-  running.start();
-  RawClient client(endpoint);
-  client.send(kGet);
-  const std::string reply = client.read_to_end();
+  const std::string reply = answer_to(endpoint, kGet);
   running.stop();
-
-  EXPECT_TRUE(reply.starts_with("HTTP/1.1 201 ")) << reply;
-  EXPECT_NE(reply.find("\r\nX-Extra: 1\r\n"), std::string::npos) << reply;
-  EXPECT_NE(reply.find("\r\nConnection: close\r\n"), std::string::npos) << reply;
-  EXPECT_TRUE(reply.ends_with("\r\n\r\nmade\n")) << reply;
+  EXPECT_THAT(reply, AllOf(StartsWith("HTTP/1.1 201 "), HasSubstr("\r\nX-Extra: 1\r\n"),
+                           HasSubstr("\r\nConnection: close\r\n"), EndsWith("\r\n\r\nmade\n")));
   EXPECT_EQ(seen.method, "GET");
   EXPECT_EQ(seen.path, "/a");
   EXPECT_TRUE(seen.over_tcp);
@@ -62,20 +58,15 @@ TEST(HttpServer, ServesSeveralAddressesAtOnce) {
   const HttpEndpoint endpoints[] = {running.listen("127.0.0.1:0"), running.listen(abstract_name()),
                                     running.listen("unix:" + socket_path())};
   running.start();
-  for (const HttpEndpoint& endpoint : endpoints) {
-    RawClient client(endpoint);
-    client.send(kGet);
-    EXPECT_TRUE(client.read_to_end().ends_with("here")) << to_string(endpoint);
-  }
+  for (const HttpEndpoint& endpoint : endpoints)
+    EXPECT_THAT(answer_to(endpoint, kGet), EndsWith("here")) << to_string(endpoint);
 }
 
 TEST(HttpServer, TheUnspecifiedIPv6AddressIsThatOfBothFamilies) {
   RunningServer running(always("here"));
-  const std::uint16_t port = running.listen("[::]:0").tcp().port();
-  running.start();
-  RawClient client(HttpEndpoint(SocketAddress(in_addr{htonl(INADDR_LOOPBACK)}, port)));
-  client.send(kGet);
-  EXPECT_TRUE(client.read_to_end().ends_with("here"));
+  const SocketAddress of_ipv4(in_addr{htonl(INADDR_LOOPBACK)},
+                              running.serve("[::]:0").tcp().port());
+  EXPECT_THAT(answer_to(HttpEndpoint(of_ipv4), kGet), EndsWith("here"));
 }
 
 TEST(HttpServer, SocketFileIsForItsOwnerOnlyAndGoesWithTheServer) {
@@ -91,8 +82,7 @@ TEST(HttpServer, SocketFileIsForItsOwnerOnlyAndGoesWithTheServer) {
 }
 
 TEST(HttpServer, ReplacesASocketFileThatNobodyListensOn) {
-  const std::string path = socket_path();
-  const HttpEndpoint endpoint = *HttpEndpoint::parse("unix:" + path);
+  const HttpEndpoint endpoint = *HttpEndpoint::parse("unix:" + socket_path());
   {
     const FileDescriptor left_behind(::socket(AF_UNIX, SOCK_STREAM, 0));
     ASSERT_EQ(::bind(left_behind.get(), endpoint.data(), endpoint.size()), 0);
@@ -126,35 +116,25 @@ TEST(HttpServer, AnswersLaterWhenTheHandlerKeepsTheExchange) {
     kept.emplace(std::move(exchange));
     has_come.set_value();
   });
-  const HttpEndpoint endpoint = running.listen("127.0.0.1:0");
-  running.start();
-  RawClient client(endpoint);
+  RawClient client(running.serve("127.0.0.1:0"));
   client.send(kGet);
   has_come.get_future().wait();
   EXPECT_TRUE(running.server().post([&kept] {
     kept->respond({.body = "later"});
     kept.reset();
   }));
-  EXPECT_TRUE(client.read_to_end().ends_with("later"));
+  EXPECT_THAT(client.read_to_end(), EndsWith("later"));
 }
 
 TEST(HttpServer, DroppedExchangeIsAnInternalError) {
   RunningServer running([](HttpExchange) {});
-  const HttpEndpoint endpoint = running.listen("127.0.0.1:0");
-  running.start();
-  RawClient client(endpoint);
-  client.send(kGet);
-  EXPECT_TRUE(client.read_to_end().starts_with("HTTP/1.1 500 "));
+  EXPECT_THAT(answer_to(running.serve("127.0.0.1:0"), kGet), StartsWith("HTTP/1.1 500 "));
 }
 
 TEST(HttpServer, DeliversAResponseLargerThanAnySocketBuffer) {
   const std::string body(16 << 20, 'b');
   RunningServer running(always(body));
-  const HttpEndpoint endpoint = running.listen(abstract_name());
-  running.start();
-  RawClient client(endpoint);
-  client.send(kGet);
-  const std::string reply = client.read_to_end();
+  const std::string reply = answer_to(running.serve(abstract_name()), kGet);
   EXPECT_GT(reply.size(), body.size());
   EXPECT_TRUE(reply.ends_with(body.substr(0, 1000)));
 }

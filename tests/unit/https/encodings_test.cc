@@ -1,7 +1,10 @@
-// Goal: base64 of the standard is accepted, and similar texts are not.
+// Goal: base64 of the standard is accepted, and similar texts are not; the digest is that of the
+// standard: FIPS 180-4, examples of NIST.
 #include "event/https/base64.h"
 
 #include <gtest/gtest.h>
+
+#include "event/https/sha256.h"
 
 namespace fairlead::event {
 namespace {
@@ -36,6 +39,11 @@ TEST(Base64Url, HasOtherDigitsAndNoPadding) {
   EXPECT_EQ(base64url_decoded("-_-_"), "\xfb\xff\xbf");
   for (const char* text : {"Zg==", "Z", "Zm9vZ", "//79", "Zm+v", " Zm9v", "Zm\x80v"})
     EXPECT_EQ(base64url_decoded(text), std::nullopt) << text;
+}
+
+TEST(Sha256, IsThatOfTheStandard) {
+  EXPECT_EQ(sha256_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 }  // namespace
