@@ -19,6 +19,12 @@ Json pod_with(const Json& annotations) {
           {"spec", {{"containers", Json::array({{{"name", "app"}}})}}}};
 }
 
+const Json kEnabled = pod_with({{"fairlead.io/inject", "enabled"}});
+
+Json injected(const Json& pod, const Settings& with = settings()) {
+  return pod.patch(decide(pod, with, false).patch);
+}
+
 TEST(Decision, WrongTypesAreNoPod) {
   for (const char* text :
        {"null", "[]", "\"pod\"", "{}", R"({"spec":null})", R"({"spec":{"containers":{}}})",
@@ -46,9 +52,7 @@ TEST(Decision, WrongTypesInsideOfAPodAreSurvived) {
 }
 
 TEST(Decision, ASecondTimeChangesNothing) {
-  const Json pod = pod_with({{"fairlead.io/inject", "enabled"}});
-  const Json once = pod.patch(decide(pod, settings(), false).patch);
-  const Decision again = decide(once, settings(), false);
+  const Decision again = decide(injected(kEnabled), settings(), false);
   EXPECT_EQ(again.outcome, Outcome::kAlreadyInjected);
   EXPECT_TRUE(again.patch.empty());
   EXPECT_TRUE(again.warnings.empty());
@@ -56,10 +60,8 @@ TEST(Decision, ASecondTimeChangesNothing) {
 
 // Another webhook prepends its init container, as vault-agent-init, and the API server asks again.
 TEST(Decision, TheSidecarIsPutFirstAgain) {
-  const Json pod = pod_with({{"fairlead.io/inject", "enabled"}});
-  const Json injected = pod.patch(decide(pod, settings(), false).patch);
   for (std::size_t in_front = 1; in_front <= 3; ++in_front) {
-    Json changed = injected;
+    Json changed = injected(kEnabled);
     Json& inits = changed["spec"]["initContainers"];
     for (std::size_t i = 0; i < in_front; ++i)
       inits.insert(inits.begin(), Json{{"name", "init-" + std::to_string(i)}});
@@ -81,7 +83,7 @@ TEST(Decision, TheSidecarIsPutFirstAgain) {
 }
 
 TEST(Decision, AContainerOfTheUserStaysWhereItIs) {
-  Json pod = pod_with({{"fairlead.io/inject", "enabled"}});
+  Json pod = kEnabled;
   pod["spec"]["initContainers"] = Json::parse(R"([{"name":"a"},{"name":"fairlead-proxy"}])");
   EXPECT_EQ(decide(pod, settings(), false).outcome, Outcome::kAlreadyInjected);
   pod["metadata"]["annotations"]["fairlead.io/status"] = "{}";
@@ -94,7 +96,7 @@ TEST(Decision, AnAnnotationWithoutQuotesIsToldAndNotPassedOver) {
        {std::tuple("fairlead.io/inject", Json(true), "fairlead.io/inject: true"),
         {"fairlead.io/max-links", Json(2), "fairlead.io/max-links: 2"},
         {"fairlead.io/fallback", Json::array({1}), "fairlead.io/fallback: ?"}}) {
-    Json pod = pod_with({{"fairlead.io/inject", "enabled"}});
+    Json pod = kEnabled;
     pod["metadata"]["annotations"][key] = value;
     const Decision decision = decide(pod, settings(), false);
     EXPECT_EQ(decision.outcome, Outcome::kBadAnnotation) << key;
@@ -117,8 +119,7 @@ TEST(Decision, SettingsReachTheSidecar) {
   own.memlock = "64Mi";
   own.pnet_id = "NETA";
   own.variables = {{"FAIRLEAD_SMC_UEIDS", "SHOP"}};
-  const Json pod = pod_with({{"fairlead.io/inject", "enabled"}});
-  const Json patched = pod.patch(decide(pod, own, false).patch);
+  const Json patched = injected(kEnabled, own);
   EXPECT_EQ(
       patched["metadata"]["annotations"]["ulimits.nri.containerd.io/container.fairlead-proxy"],
       "- type: memlock\n  hard: 67108864\n  soft: 67108864\n");
@@ -129,22 +130,13 @@ TEST(Decision, SettingsReachTheSidecar) {
               testing::HasSubstr(R"({"name":"SMC_PNET_ID","value":"NETA"})"));
 }
 
-// A pod with this annotation, and with an entry of its own in resourceClaims if `own`.
-Json asking_for_rnic(const char* key, const char* value, bool own) {
-  Json pod = pod_with({{"fairlead.io/inject", "enabled"}, {key, value}});
-  if (own)
-    pod["spec"]["resourceClaims"] =
-        Json::array({{{"name", "fairlead-rnic"}, {"resourceClaimName", "mine"}}});
-  return pod;
-}
-
 TEST(Decision, APodsRequestForAnRnicReplacesThatOfTheSettings) {
   constexpr const char* kTemplate = "fairlead.io/rnic-claim-template";
   constexpr const char* kResource = "fairlead.io/rnic-resource";
   struct Row {
     const char* key;
     const char* value;
-    bool own;
+    bool own;              // the pod has an entry of its own in resourceClaims
     const char* resource;  // of the settings, as the next one
     const char* claim_template;
     const char* got_resource;
@@ -169,7 +161,10 @@ TEST(Decision, APodsRequestForAnRnicReplacesThatOfTheSettings) {
     Settings own = settings();
     own.rnic_resource = row.resource;
     own.rnic_claim_template = row.claim_template;
-    const Json pod = asking_for_rnic(row.key, row.value, row.own);
+    Json pod = pod_with({{"fairlead.io/inject", "enabled"}, {row.key, row.value}});
+    if (row.own)
+      pod["spec"]["resourceClaims"] =
+          Json::array({{{"name", "fairlead-rnic"}, {"resourceClaimName", "mine"}}});
     const Decision decision = decide(pod, own, false);
     ASSERT_EQ(decision.outcome, Outcome::kInjected);
     const Json spec = pod.patch(decision.patch)["spec"];

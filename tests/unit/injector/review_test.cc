@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "event/https/base64.h"
 
 namespace fairlead::injector {
@@ -66,9 +68,9 @@ TEST(Review, HostileBodiesAreRefused) {
   std::string values = "[0";
   for (std::size_t i = 0; i < kJsonValuesMax; ++i) values += ",0";
   const std::string bad_utf8 = "{\"kind\":\"\xc3\x28\"}";
-  for (const std::string& body :
-       {std::string(), std::string("{"), deep, many, values + "]", bad_utf8,
-        std::string(kReviewBytesMax + 1, ' '), std::string("{}garbage"), std::string("\0{}", 3)}) {
+  for (const std::string& body : std::initializer_list<std::string>{
+           "", "{", deep, many, values + "]", bad_utf8, std::string(kReviewBytesMax + 1, ' '),
+           "{}garbage", std::string("\0{}", 3)}) {
     const auto review = decode_review(body);
     ASSERT_FALSE(review);
     EXPECT_THAT(review.error(), HasSubstr("allowed"));
@@ -100,49 +102,47 @@ TEST(Review, WarningsAreCutToWhatAnApiServerTakes) {
   EXPECT_FALSE(answer["response"].contains("patch"));
 }
 
-TEST(Review, TheSubjectIsTheController) {
+Subject subject_with(const char* field, const Json& value) {
   Json changed = review_json();
-  changed["request"]["object"]["metadata"]["ownerReferences"] =
-      Json::array({{{"kind", "X"}, {"name", "x"}},
-                   {{"apiVersion", "apps/v1"},
-                    {"kind", "ReplicaSet"},
-                    {"name", "web"},
-                    {"uid", "r-1"},
-                    {"controller", true}}});
-  const Subject subject = subject_of(*decode_review(changed.dump()));
+  changed["request"]["object"]["metadata"][field] = value;
+  return subject_of(*decode_review(changed.dump()));
+}
+
+Json controller() {
+  return {{"apiVersion", "apps/v1"},
+          {"kind", "ReplicaSet"},
+          {"name", "web"},
+          {"uid", "r-1"},
+          {"controller", true}};
+}
+
+TEST(Review, TheSubjectIsTheController) {
+  const Subject subject =
+      subject_with("ownerReferences", {{{"kind", "X"}, {"name", "x"}}, controller()});
   EXPECT_EQ(subject.kind, "ReplicaSet");
   EXPECT_EQ(subject.uid, "r-1");
 }
 
 TEST(Review, ASubjectThatNoObjectHasIsLeftOut) {
-  struct Row {
-    const char* field;
-    std::size_t chars_max;
-  };
-  constexpr Row kRows[] = {{"apiVersion", kApiVersionCharsMax},
-                           {"kind", kKindCharsMax},
-                           {"name", kNameCharsMax},
-                           {"uid", kUidCharsMax}};
-  for (const auto& [field, chars_max] : kRows) {
-    const auto subject_with = [field = field](const Json& value) {
-      Json owner = {
-          {"apiVersion", "v1"}, {"kind", "K"}, {"name", "x"}, {"uid", "u"}, {"controller", true}};
+  for (const auto& [field, chars_max] :
+       std::map<std::string, std::size_t>{{"apiVersion", kApiVersionCharsMax},
+                                          {"kind", kKindCharsMax},
+                                          {"name", kNameCharsMax},
+                                          {"uid", kUidCharsMax}}) {
+    const auto with = [field = field](const Json& value) {
+      Json owner = controller();
       owner[field] = value;
-      Json changed = review_json();
-      changed["request"]["object"]["metadata"]["ownerReferences"] = Json::array({owner});
-      return subject_of(*decode_review(changed.dump()));
+      return subject_with("ownerReferences", Json::array({owner}));
     };
-    EXPECT_FALSE(subject_with(std::string(chars_max, 'x')).name.empty()) << field;
+    EXPECT_FALSE(with(std::string(chars_max, 'x')).name.empty()) << field;
     for (const Json& value :
-         {Json(std::string(chars_max + 1, 'x')), Json(std::string(1 << 20, 'x')), Json("a\nb"),
-          Json("a b"), Json("\xc2\x9b"), Json(7)}) {
-      const Subject subject = subject_with(value);
+         std::initializer_list<Json>{std::string(chars_max + 1, 'x'), std::string(1 << 20, 'x'),
+                                     "a\nb", "a b", "\xc2\x9b", 7}) {
+      const Subject subject = with(value);
       EXPECT_EQ(subject.api_version + subject.kind + subject.name + subject.uid, "") << field;
     }
   }
-  Json named = review_json();
-  named["request"]["object"]["metadata"]["name"] = std::string(1 << 20, 'x');
-  EXPECT_EQ(subject_of(*decode_review(named.dump())).name, "");
+  EXPECT_EQ(subject_with("name", std::string(1 << 20, 'x')).name, "");
 }
 
 }  // namespace

@@ -14,16 +14,21 @@ namespace {
 
 using testing::HasSubstr;
 
+Settings parsed(const char* text) {
+  const auto settings = parse_settings(text);
+  EXPECT_TRUE(settings) << settings.error();
+  return settings.value_or(Settings());
+}
+
 TEST(Settings, OnlyTheImageHasNoDefault) {
-  const auto settings = parse_settings(R"({"image":"a"})");
-  ASSERT_TRUE(settings) << settings.error();
-  EXPECT_EQ(settings->image, "a");
-  EXPECT_EQ(settings->admin_port, kubernetes::kAdminPort);
-  EXPECT_THAT(parse_settings("{}").error(), HasSubstr("image: missing"));
+  const Settings settings = parsed(R"({"image":"a"})");
+  EXPECT_EQ(settings.image, "a");
+  EXPECT_EQ(settings.admin_port, kubernetes::kAdminPort);
 }
 
 TEST(Settings, MistakesAreNamed) {
   const std::pair<const char*, const char*> rows[] = {
+      {"{}", "image: missing"},
       {"[]", "allowed: settings"},
       {"{", "not JSON"},
       {R"({"image":""})", "image: \"\" is not allowed; allowed: an image reference"},
@@ -72,21 +77,17 @@ TEST(Settings, TheSeccompProfileIsThatOfTheSidecar) {
       {R"({"image":"a","seccompProfile":"RuntimeDefault"})", R"({"type":"RuntimeDefault"})"},
       {R"({"image":"a","seccompProfile":"Localhost"})",
        R"({"type":"Localhost","localhostProfile":"fairlead/fairlead-proxy.json"})"}};
-  for (const auto& [text, profile] : rows) {
-    const auto settings = parse_settings(text);
-    ASSERT_TRUE(settings) << settings.error();
-    EXPECT_EQ(sidecar_container(*settings, {}, {})["securityContext"]["seccompProfile"],
+  for (const auto& [text, profile] : rows)
+    EXPECT_EQ(sidecar_container(parsed(text), {}, {})["securityContext"]["seccompProfile"],
               Json::parse(profile));
-  }
 }
 
 TEST(Settings, NumbersOfSmcBecomeVariablesAndAnAnnotationOverrulesThem) {
-  const auto settings = parse_settings(
+  const Settings settings = parsed(
       R"({"image":"a","smc":{"trafficClass":106,"retryCount":6,"rnrRetry":3,"ackTimeout":14,"maxLinks":3,"deferBytes":0}})");
-  ASSERT_TRUE(settings) << settings.error();
   const auto variables = [&](const Wishes& wishes) {
     std::map<std::string, std::string> found;
-    const Json container = sidecar_container(*settings, wishes, {});
+    const Json container = sidecar_container(settings, wishes, {});
     for (const Json& entry : container.at("env"))
       if (text_of(entry.at("name")).starts_with("FAIRLEAD_SMC_"))
         found[text_of(entry.at("name"))] = text_of(entry.at("value"));
@@ -107,11 +108,10 @@ TEST(Settings, NumbersOfSmcBecomeVariablesAndAnAnnotationOverrulesThem) {
 }
 
 TEST(Settings, VariablesKeepTheirOrder) {
-  const auto settings =
-      parse_settings(R"({"image":"a","env":[{"name":"B","value":"2"},{"name":"A","value":"1"}]})");
-  ASSERT_TRUE(settings) << settings.error();
-  ASSERT_EQ(settings->variables.size(), 2U);
-  EXPECT_EQ(settings->variables[0].first, "B");
+  const Settings settings =
+      parsed(R"({"image":"a","env":[{"name":"B","value":"2"},{"name":"A","value":"1"}]})");
+  ASSERT_EQ(settings.variables.size(), 2U);
+  EXPECT_EQ(settings.variables[0].first, "B");
 }
 
 }  // namespace
