@@ -46,16 +46,12 @@ TEST_F(BrokerBookTest, FindsADeviceByItsIdUntilItLeaves) {
   EXPECT_EQ(book_.device_count(), 0u);
 }
 
-TEST_F(BrokerBookTest, AnIdInUseIsTaken) {
+TEST_F(BrokerBookTest, AnIdInUseIsTakenAndBelongsToItsPodForAsLongAsThePodLives) {
   EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
-  EXPECT_EQ(come("a", 2, peer(1)), Refusal::kTaken);
-  EXPECT_EQ(come("b", 3, peer(1)), Refusal::kTaken);
-  EXPECT_EQ(come("b", 4, PeerId{}), Refusal::kTaken);
-}
-
-TEST_F(BrokerBookTest, AnIdBelongsToItsPodForAsLongAsThePodLives) {
-  EXPECT_EQ(come("a", 1, peer(1)), Refusal::kNone);
-  book_.disconnect(1);
+  EXPECT_EQ(come("a", 11, peer(1)), Refusal::kTaken);
+  EXPECT_EQ(come("b", 12, peer(1)), Refusal::kTaken);
+  EXPECT_EQ(come("b", 13, PeerId{}), Refusal::kTaken);
+  for (const int member : {1, 11, 12, 13}) book_.disconnect(member);
   EXPECT_EQ(come("b", 2, peer(1)), Refusal::kTaken);
   EXPECT_EQ(come("a", 3, peer(1)), Refusal::kNone);
   EXPECT_EQ(book_.remove_pod(pod("a")), std::vector<int>{3});
@@ -138,14 +134,14 @@ TEST_F(BrokerBookTest, AGreedyPodWaitsAloneAndNotForLong) {
 
 // Requests alone cannot cause this; the cost of system calls on its sockets can.
 TEST_F(BrokerBookTest, APodThatTakesVeryLongIsShunnedForAWhile) {
-  const TimePoint now{std::chrono::seconds(1)};
-  EXPECT_FALSE(pod("a").credits().spend(now));
-  EXPECT_FALSE(pod("a").credits().shunned());
-  pod("a").credits().charge(kRequestsBurst + kRequestsDebtMax + 1);
-  EXPECT_TRUE(pod("a").credits().shunned());
-  EXPECT_TRUE(pod("a").credits().spend(now + std::chrono::milliseconds(100)));
-  EXPECT_FALSE(pod("a").credits().shunned());
-  EXPECT_FALSE(pod("a").credits().spend(now + std::chrono::seconds(2)));
+  auto& credits = pod("a").credits();
+  EXPECT_FALSE(credits.spend(kStart));
+  EXPECT_FALSE(credits.shunned());
+  credits.charge(kRequestsBurst + kRequestsDebtMax + 1);
+  EXPECT_TRUE(credits.shunned());
+  EXPECT_TRUE(credits.spend(kStart + milliseconds(100)));
+  EXPECT_FALSE(credits.shunned());
+  EXPECT_FALSE(credits.spend(kStart + seconds(2)));
 }
 
 TEST_F(BrokerBookTest, NewIdsCostMoreThanKnownOnes) {

@@ -134,6 +134,11 @@ class LateDeviceTest : public testing::Test {
   fs::path dev() const { return "/proc/" + std::to_string(process_) + "/root/dev"; }
   LateDevices wanted() const { return {uid_, id_, process_, kUser, {kDevice}, std::nullopt}; }
   Result<void> give(const LateDevices& devices) { return give_late(devices, {"/proc", root_}); }
+  void expect_given(const LateDevices& devices) {
+    const auto given = give(devices);
+    EXPECT_TRUE(given) << to_string(given.error());
+    EXPECT_EQ(try_device(), 0);
+  }
 
   std::string root_;
   fs::path kube_, pod_, container_;
@@ -170,9 +175,7 @@ TEST_F(LateDeviceTest, OpensTheDeviceAndNoOther) {
   ASSERT_EQ(try_open("/dev/zero"), EPERM);
   ASSERT_EQ(try_device(), ENOENT);
   for (int time = 0; time < 2; ++time) {
-    const auto given = give(wanted());
-    ASSERT_TRUE(given) << to_string(given.error());
-    EXPECT_EQ(try_device(), 0);
+    expect_given(wanted());
     EXPECT_EQ(try_open("/dev/null"), 0);
     EXPECT_EQ(try_open("/dev/zero"), EPERM);
   }
@@ -199,9 +202,7 @@ TEST_F(LateDeviceTest, TouchesNoOtherProcess) {
 TEST_F(LateDeviceTest, FindsTheProcessThatTheRuntimeDidNotName) {
   LateDevices devices = wanted();
   devices.process = 0;
-  const auto given = give(devices);
-  EXPECT_TRUE(given) << to_string(given.error());
-  EXPECT_EQ(try_device(), 0);
+  expect_given(devices);
 }
 
 // Links of the container must not lead out of it.
@@ -275,9 +276,7 @@ TEST_F(LateDeviceTest, IsTriedAgainUntilTheContainerHasStarted) {
 TEST_F(LateDeviceTest, RaisesNoLimitThatItMayNotRaise) {
   LateDevices devices = wanted();
   devices.memlock_bytes = RLIM_INFINITY;
-  const auto given = give(devices);
-  EXPECT_TRUE(given) << to_string(given.error());
-  EXPECT_EQ(try_device(), 0);
+  expect_given(devices);
 }
 
 }  // namespace

@@ -35,19 +35,19 @@ NodePod read(const Json& object) {
   return page->pods.at(0);
 }
 
+std::string name_of(const NodePod& pod) { return pod.name_space + "/" + pod.name + "/" + pod.uid; }
+
 TEST(NodePods, AreReadFromTheirList) {
   const auto page = parse_pod_page(list(Json::array({pod(), pod()}), "more"));
   ASSERT_TRUE(page) << page.error();
   EXPECT_EQ(page->next, "more");
   ASSERT_EQ(page->pods.size(), 2u);
   const NodePod& one = page->pods.front();
-  EXPECT_EQ(one.name_space + "/" + one.name + "/" + one.uid, "shop/web-0/u-1");
+  EXPECT_EQ(name_of(one), "shop/web-0/u-1");
   EXPECT_EQ(one.annotations, (StringMap{{"fairlead.io/inject", "enabled"}}));
   EXPECT_THAT(one.addresses, ElementsAre("10.0.0.1", "fd00::1"));
   EXPECT_TRUE(one.sidecar_runs);
-}
-
-TEST(NodePods, OnTheNodesNetworkHaveNoAddressOfTheirOwn) {
+  // On the node's network it has no address of its own.
   Json object = pod();
   object["spec"]["hostNetwork"] = true;
   EXPECT_TRUE(read(object).addresses.empty());
@@ -115,8 +115,7 @@ TEST(NodePods, TheBeginningOfAPageNamesItsPod) {
   EXPECT_EQ(page->next, "more");
   ASSERT_EQ(page->pods.size(), 1u);
   const NodePod& one = page->pods[0];
-  EXPECT_EQ(one.name_space + "/" + one.name + "/" + one.uid + ": " + one.unread,
-            "shop/web-0/u-1: it is long");
+  EXPECT_EQ(name_of(one) + ": " + one.unread, "shop/web-0/u-1: it is long");
   EXPECT_TRUE(one.annotations.empty());  // of which some may be missing
   for (const std::size_t length : {0u, 10u, 60u, 110u, 125u})
     EXPECT_FALSE(parse_page_beginning(text.substr(0, length), "it is long")) << length;

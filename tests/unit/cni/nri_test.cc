@@ -59,16 +59,19 @@ class FixedHandler : public ContainerHandler {
   std::vector<std::string> existing;
 };
 
-std::string call(std::string_view method, const std::string& payload, std::uint32_t stream,
-                 std::string_view service = "nri.pkg.api.v1alpha1.Plugin") {
+std::string message(std::uint32_t connection, std::uint32_t stream, MessageType type,
+                    const std::string& payload) {
+  std::string out;
+  append_message({connection, stream, type, payload}, out);
+  return out;
+}
+
+std::string call(std::string_view method, const std::string& payload, std::uint32_t stream) {
   messages::Request request;
-  request.set_service(std::string(service));
+  request.set_service("nri.pkg.api.v1alpha1.Plugin");
   request.set_method(std::string(method));
   request.set_payload(payload);
-  std::string out;
-  append_message({kPluginConnection, stream, MessageType::kRequest, request.SerializeAsString()},
-                 out);
-  return out;
+  return message(kPluginConnection, stream, MessageType::kRequest, request.SerializeAsString());
 }
 
 std::string create_container(const std::string& name) {
@@ -99,42 +102,28 @@ class NriPluginSession : public testing::Test {
   PluginSession session{handler};
 };
 
-TEST_F(NriPluginSession, WritesTheBytesThatRuntimesTake) {
-  EXPECT_EQ(taken(), kRegistration);
-  ASSERT_TRUE(feed(call("Configure", "", 1)));
-  EXPECT_EQ(taken(), kConfigured);
-  ASSERT_TRUE(feed(call("CreateContainer", create_container("app"), 3)));
-  EXPECT_EQ(taken(), kNoAdjustment);
-  ASSERT_TRUE(feed(call("CreateContainer", create_container("fairlead-proxy"), 5)));
-  EXPECT_EQ(taken(), kDeviceAndMemlock);
-}
-
 TEST_F(NriPluginSession, IsRegisteredOnceTheRuntimeSaysSo) {
   EXPECT_EQ(session.state(), PluginSession::State::kRegistering);
-  std::string answer;
-  append_message({kRuntimeConnection, 1, MessageType::kResponse, ""}, answer);
-  ASSERT_TRUE(feed(answer));
+  ASSERT_TRUE(feed(message(kRuntimeConnection, 1, MessageType::kResponse, "")));
   EXPECT_EQ(session.state(), PluginSession::State::kRegistered);
 }
 
 TEST_F(NriPluginSession, ReportsARefusedRegistration) {
   messages::Response refusal;
   refusal.mutable_status()->set_code(2);
-  std::string answer;
-  append_message({kRuntimeConnection, 1, MessageType::kResponse, refusal.SerializeAsString()},
-                 answer);
-  const auto result = feed(answer);
+  const auto result =
+      feed(message(kRuntimeConnection, 1, MessageType::kResponse, refusal.SerializeAsString()));
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Errc::kPermission);
 }
 
-TEST_F(NriPluginSession, UnderstandsMessagesCutAnywhere) {
+TEST_F(NriPluginSession, WritesTheBytesThatRuntimesTakeToMessagesCutAnywhere) {
   const std::string calls = call("Configure", "", 1) +
                             call("CreateContainer", create_container("app"), 3) +
                             call("CreateContainer", create_container("fairlead-proxy"), 5);
-  for (std::size_t part = 1; part < calls.size(); ++part) {
+  for (std::size_t part = 1; part <= calls.size(); ++part) {
     PluginSession fresh(handler);
-    fresh.output().clear();
+    EXPECT_EQ(std::exchange(fresh.output(), {}), kRegistration);
     for (std::size_t at = 0; at < calls.size(); at += part)
       ASSERT_TRUE(fresh.handle_bytes(bytes_of(calls.substr(at, part))));
     ASSERT_EQ(fresh.output(), kConfigured + kNoAdjustment + kDeviceAndMemlock) << part;
@@ -146,9 +135,7 @@ TEST_F(NriPluginSession, NeverAnswersAnUnreadableRequestWithAnError) {
   for (const std::string payload : {"\xff\xff", "\x0a\x7f", "x"})
     ASSERT_TRUE(feed(call("CreateContainer", payload, 3)));
   EXPECT_EQ(taken(), kNoAdjustment + kNoAdjustment + kNoAdjustment);
-  std::string garbage;
-  append_message({kPluginConnection, 3, MessageType::kRequest, "\xff\xff"}, garbage);
-  ASSERT_TRUE(feed(garbage));
+  ASSERT_TRUE(feed(message(kPluginConnection, 3, MessageType::kRequest, "\xff\xff")));
   EXPECT_EQ(taken(), kNoAdjustment);
 }
 
@@ -180,8 +167,8 @@ TEST_F(NriPluginSession, FindsPodsOfASplitSynchronisation) {
 }
 
 TEST(NriFraming, SendsFramesThatRuntimesTake) {
-  std::string out;
-  append_message({kPluginConnection, 9, MessageType::kResponse, std::string(20'000, 'x')}, out);
+  const std::string out =
+      message(kPluginConnection, 9, MessageType::kResponse, std::string(20'000, 'x'));
   std::size_t frames = 0;
   for (std::size_t at = 0; at < out.size(); ++frames) {
     const auto byte = [&](std::size_t i) {
@@ -305,16 +292,13 @@ TEST_F(RnicAdjustmentTest, SaysThatTheNodeHasNoRnic) {
 }
 
 // A runtime that may not raise the limit that far would not start the container.
-TEST_F(RnicAdjustmentTest, SetsNoLimitThatTheRuntimeCannotSet) {
+TEST_F(RnicAdjustmentTest, SetsNoLimitThatTheRuntimeCannotSetAndFitsItToThatOfMemory) {
   policy.memlock.ceiling_bytes = 1 << 20;
   EXPECT_EQ(adjust().access, RnicAccess::kGranted);
   EXPECT_FALSE(adjust().memlock_bytes);
   policy.memlock.bytes = 1 << 20;
   EXPECT_EQ(adjust().memlock_bytes, 1u << 20);
-}
-
-TEST_F(RnicAdjustmentTest, FitsTheLimitOfLockedMemoryToThatOfMemory) {
-  policy.memlock.bytes.reset();
+  policy.memlock = {};
   EXPECT_EQ(adjust().memlock_bytes, RLIM_INFINITY);
   container.memory_limit_bytes = 512 << 20;
   EXPECT_EQ(adjust().memlock_bytes, 512u << 20);

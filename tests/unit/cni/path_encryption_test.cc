@@ -48,9 +48,11 @@ IpsecPolicy policy(std::string_view from, std::string_view to, std::uint8_t prot
   return {block(from), block(to), protocol, 0, port};
 }
 
-TEST(PathEncryption, PlainPathsAreNone) { EXPECT_EQ(told(pod_facts(), node_facts()), ""); }
-
-TEST(PathEncryption, RoutesToLinksThatEncryptAreTold) {
+TEST(PathEncryption, RoutesToLinksThatEncryptAreToldAndNoPlainPathsUnlessThereIsMore) {
+  EXPECT_EQ(told(pod_facts(), node_facts()), "");
+  PathFacts unread = node_facts();
+  unread.incomplete = true;
+  EXPECT_EQ(told(pod_facts(), unread), "all");
   for (const char* kind : {"wireguard", "xfrm", "vti", "vti6"}) {
     PathFacts node = node_facts();
     node.links.push_back({7, "wireguard.cali", kind});
@@ -102,12 +104,6 @@ TEST(PathEncryption, EncryptedTunnelsBetweenNodesMeanEveryDestination) {
   // Without a tunnel, packets of pods are not inside of packets of nodes.
   node.links.pop_back();
   EXPECT_FALSE(all_with(policy("192.0.2.1/32", "192.0.2.2/32")));
-}
-
-TEST(PathEncryption, WhatCouldNotBeReadMayEncryptEverything) {
-  PathFacts node = node_facts();
-  node.incomplete = true;
-  EXPECT_EQ(told(pod_facts(), node), "all");
 }
 
 std::vector<std::byte> bytes_of(const Writer& writer) {

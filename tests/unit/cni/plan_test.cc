@@ -1,11 +1,20 @@
-// Goal: the PNET of a pod, its note, and the path of its cgroup. Method: tables of cases for the
-// pure functions.
+// Goal: the PNET of a pod, its note, and the path of its cgroup; and the plugin accepts exactly the
+// values that the injection accepts. Method: tables of cases for the pure functions; the same
+// values as in the tests of the injection and of the chart's admission policy.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "base/kubernetes_names.h"
+#include "base/node_annotations.h"
+#include "cni/plugin/json_text.h"
 #include "cni/plugin/pod_cgroup.h"
 #include "cni/plugin/pod_plan.h"
+#include "cni/plugin/wishes.h"
 #include "cni/redirect/redirect.h"
 #include "cni/rnics/rnics.h"
 
@@ -36,10 +45,17 @@ TEST(Pnet, AnnotationChoosesAmongThoseOfTheNode) {
             "PNET NETC is not one of this node's");
 }
 
-TEST(Pnet, FirstConfiguredWithAnRnicElse) {
+TEST(Pnet, FirstConfiguredWithAnRnicElseAndNoneWhenTheNodeUsesNoRnics) {
   EXPECT_EQ(choose_pnet(configured(), {}, "shop", {kSecond}).note,
             (HandOver{"NETB", configured().pnets[1].rnics}));
   EXPECT_EQ(choose_pnet(configured(), {}, "shop", {}).hint, "no configured RNIC is on this node");
+  NodeConfig config = configured();
+  config.pnets = {{"NETA", {kFirst.name, kThirdName}, {}, {}}};
+  EXPECT_EQ(choose_pnet(config, {}, "shop", {kFirst}).note,
+            (HandOver{"NETA", {kFirst.name, kThirdName}}))
+      << "with the port that may come up later";
+  config.use_rnics = false;
+  EXPECT_EQ(choose_pnet(config, {}, "shop", {kFirst}).source, "none");
 }
 
 TEST(Pnet, NamedAfterTheRnicWhereNothingIsConfigured) {
@@ -48,19 +64,6 @@ TEST(Pnet, NamedAfterTheRnicWhereNothingIsConfigured) {
   EXPECT_EQ(choice.source, "rnic");
   EXPECT_EQ(choose_pnet({}, {}, "shop", {}).hint, "this node has no RNIC");
   EXPECT_EQ(choose_pnet({}, {}, "shop", {{kFirst.name, "", ""}}).source, "none");
-}
-
-TEST(Pnet, NoneWhenTheNodeUsesNoRnics) {
-  NodeConfig config = configured();
-  config.use_rnics = false;
-  EXPECT_EQ(choose_pnet(config, {}, "shop", {kFirst}).source, "none");
-}
-
-TEST(Pnet, NamesPortsThatMayComeUpLater) {
-  NodeConfig config;
-  config.pnets = {{"NETA", {kFirst.name, kThirdName}, {}, {}}};
-  EXPECT_EQ(choose_pnet(config, {}, "shop", {kFirst}).note,
-            (HandOver{"NETA", {kFirst.name, kThirdName}}));
 }
 
 TEST(Pnet, IsForPodsOfItsNamespaces) {
@@ -214,6 +217,44 @@ TEST(Redirect, DifferenceNamesObjects) {
   EXPECT_EQ(difference(before, after),
             "rule inbound 1 has changed, rule inbound 2 is missing, set x was added");
   EXPECT_EQ(difference(before, before), "");
+}
+
+TEST(Wishes, AgreeWithTheInjectionAboutEachValue) {
+  std::ifstream file(FAIRLEAD_SOURCE_DIR "/tests/injection/values.txt");
+  std::set<std::string> tried;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    const std::size_t name = line.find(' ') + 1;
+    const std::size_t value = line.find(' ', name) + 1;
+    const std::string key = line.substr(name, value - name - 1);
+    if (std::none_of(kubernetes::kNodeAnnotations.begin(), kubernetes::kNodeAnnotations.end(),
+                     [&key](const auto& info) { return info.name == key; }))
+      continue;
+    const std::string full = std::string(kubernetes::kAnnotationPrefix) + key;
+    const std::string text = Json::parse(line.substr(value)).get<std::string>();
+    const auto wishes = read_wishes({{full, text}});
+    EXPECT_EQ(wishes.has_value(), line.starts_with("good ")) << line;
+    EXPECT_TRUE(wishes || wishes.error().message.starts_with(full + ": ")) << line;
+    tried.insert((wishes ? "good " : "bad ") + key);
+  }
+  EXPECT_EQ(tried.size(), 2 * kubernetes::kNodeAnnotations.size());
+}
+
+TEST(Wishes, GoWhereTheyBelong) {
+  const auto wishes = read_wishes({{"fairlead.io/pnet-id", "neta"},
+                                   {"fairlead.io/skip-inbound-ports", "1"},
+                                   {"fairlead.io/skip-outbound-ports", "2-3"},
+                                   {"fairlead.io/include-inbound-ports", "4"},
+                                   {"fairlead.io/skip-subnets", "10.1.0.0/16"},
+                                   {"fairlead.io/include-cidrs", "10.0.0.0/8,fd00::/8"}});
+  ASSERT_TRUE(wishes);
+  EXPECT_EQ(wishes->pnet_id, "NETA");
+  EXPECT_EQ(wishes->skip_inbound, port_interval(1));
+  EXPECT_EQ(wishes->include_inbound, port_interval(4));
+  EXPECT_EQ(wishes->skip_outbound,
+            merged({port_interval(2).front(), port_interval(3).front()}, sizeof(std::uint16_t)));
+  EXPECT_EQ(wishes->skip_subnets.size(), 1U);
+  EXPECT_EQ(wishes->include_cidrs->size(), 2U);
 }
 
 }  // namespace

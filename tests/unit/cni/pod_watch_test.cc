@@ -3,10 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
+#include "unit/cni/own_folder.h"
 
 namespace fairlead::cni::node {
 namespace {
@@ -17,13 +15,8 @@ constexpr const char* kOwn = "/proc/self/ns/net";
 
 class PodWatchTest : public testing::Test {
  protected:
-  PodWatchTest() {
-    std::string name = fs::temp_directory_path() / "fairlead-netns-XXXXXX";
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~PodWatchTest() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
+  const OwnFolder own_;
+  const fs::path folder_ = own_.path();
 };
 
 TEST_F(PodWatchTest, WithoutAFolderTheOwnNamespaceIsThePod) {
@@ -53,7 +46,7 @@ TEST_F(PodWatchTest, AFileThatIsNoNamespaceIsAPodThatCannotBeEnteredYet) {
     return ::poll(&state, 1, 0) == 1;
   };
   EXPECT_FALSE(is_due());
-  for (const char* name : {"one", "two"}) std::ofstream(folder_ / name) << "x";
+  for (const char* name : {"one", "two"}) own_.write(name, "x");
   EXPECT_TRUE(is_due());
   const WatchedPods& pods = watch->look();
   EXPECT_EQ(pods.size(), 3U);

@@ -3,34 +3,23 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "cni/node/agent/agent_metrics.h"
+#include "unit/cni/own_folder.h"
 
 namespace fairlead::cni::node {
 namespace {
 
-namespace fs = std::filesystem;
-
 class RnicCounters : public ::testing::Test {
  protected:
-  RnicCounters() {
-    std::string name = fs::temp_directory_path() / "fairlead-rnics-XXXXXX";
-    sysfs_ = ::mkdtemp(name.data());
-  }
-  ~RnicCounters() override { fs::remove_all(sysfs_); }
-
   void write(const std::string& port, const std::string& file, const std::string& text) const {
-    const fs::path path = sysfs_ / "class/infiniband" / port / file;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << text;
+    own_.write("class/infiniband/" + port + "/" + file, text);
   }
   std::vector<RnicCounter> read() const { return read_rnic_counters(sysfs_); }
 
-  fs::path sysfs_;
+  const OwnFolder own_;
+  const std::filesystem::path sysfs_ = own_.path();
 };
 
 TEST_F(RnicCounters, AreThoseOfTheListByPort) {
@@ -49,20 +38,18 @@ TEST_F(RnicCounters, AreThoseOfTheListByPort) {
   EXPECT_EQ(read(), expected);
 }
 
-TEST_F(RnicCounters, WithoutANumberAreLeftOut) {
+TEST_F(RnicCounters, WithoutANumberAreLeftOutAndOfANodeWithoutRdmaAreNone) {
+  EXPECT_EQ(read(), std::vector<RnicCounter>());
+  write("efa_0", "uevent", "");  // no ports
+  EXPECT_EQ(read(), std::vector<RnicCounter>());
   write("mlx5_0/ports/1", "hw_counters/packet_seq_err", "");
   write("mlx5_0/ports/1", "hw_counters/out_of_buffer", "many\n");
   write("mlx5_0/ports/1", "hw_counters/out_of_sequence", "-1\n");
   write("mlx5_0/ports/1", "hw_counters/np_cnp_sent", "18446744073709551616\n");
   write("mlx5_0/ports/1", "hw_counters/rp_cnp_handled", "5 apples\n");
   write("mlx5_0/ports/1", "hw_counters/rp_cnp_ignored", std::string(100, '1'));
-  fs::create_directories(sysfs_ / "class/infiniband/mlx5_0/ports/1/hw_counters/duplicate_request");
-  EXPECT_EQ(read(), std::vector<RnicCounter>());
-}
-
-TEST_F(RnicCounters, OfANodeWithoutRdmaAreNone) {
-  EXPECT_EQ(read(), std::vector<RnicCounter>());
-  write("efa_0", "uevent", "");  // no ports
+  std::filesystem::create_directories(
+      sysfs_ / "class/infiniband/mlx5_0/ports/1/hw_counters/duplicate_request");
   EXPECT_EQ(read(), std::vector<RnicCounter>());
 }
 
@@ -88,11 +75,11 @@ TEST_F(RnicCounters, BecomeMetrics) {
     while (metrics.text().find(line) == std::string::npos) std::this_thread::yield();
   };
   shows(
-      "fairlead_node_rnic_hw_counters_total{rnic=\"mlx5_0\",port=\"1\",counter=\"packet_seq_err\"} "
-      "12\n");
+      R"(fairlead_node_rnic_hw_counters_total{rnic="mlx5_0",port="1",counter="packet_seq_err"} 12)"
+      "\n");
   shows(
-      "fairlead_node_rnic_port_counters_total{rnic=\"mlx5_0\",port=\"1\",counter=\"port_xmit_"
-      "wait\"} 9\n");
+      R"(fairlead_node_rnic_port_counters_total{rnic="mlx5_0",port="1",counter="port_xmit_wait"} 9)"
+      "\n");
   // The next reading follows what changes.
   write("mlx5_0/ports/1", "counters/port_xmit_wait", "10\n");
   shows("port_xmit_wait\"} 10\n");

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -57,54 +58,53 @@ messages::PodSandbox pod_at(const std::string& path, std::size_t number) {
   return pod;
 }
 
-void add(RuntimePods& pods, const messages::PodSandbox& pod) {
-  messages::Container container;
-  container.set_name("fairlead-proxy");
-  pods.existing_container(pod, container);
-}
+class RuntimePodsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    network.emplace();
+    if (network->path().empty()) GTEST_SKIP() << "no network namespaces here";
+    pods.connected(1);
+  }
+  void add(std::size_t number) { add(number, network->path()); }
+  void add(std::size_t number, const std::string& path) {
+    messages::Container container;
+    container.set_name("fairlead-proxy");
+    pods.existing_container(pod_at(path, number), container);
+  }
 
-TEST(RuntimePods, KeepsAsManyAsItsLimit) {
-  const OwnNetwork network;
-  if (network.path().empty()) GTEST_SKIP() << "no network namespaces here";
+  std::optional<OwnNetwork> network;
   RuntimePods pods;
-  pods.connected(1);
-  for (std::size_t i = 0; i < kRuntimePodsMax + 3; ++i) add(pods, pod_at(network.path(), i));
+};
+
+TEST_F(RuntimePodsTest, KeepsAsManyAsItsLimit) {
+  for (std::size_t i = 0; i < kRuntimePodsMax + 3; ++i) add(i);
   EXPECT_EQ(pods.list().size(), kRuntimePodsMax);
   // A known one may be named again.
-  add(pods, pod_at(network.path(), 0));
+  add(0);
   const auto all = pods.list();
   ASSERT_EQ(all.size(), kRuntimePodsMax);
   EXPECT_EQ(all[0].annotations.size(), 2u);
   EXPECT_EQ(all[0].annotations.at("fairlead.io/pnet-id").size(), kAnnotationBytesMax);
 }
 
-TEST(RuntimePods, ForgetsWhatTheRuntimeDoesNotNameAfterANewConnection) {
-  const OwnNetwork network;
-  if (network.path().empty()) GTEST_SKIP() << "no network namespaces here";
-  RuntimePods pods;
-  pods.connected(1);
-  for (std::size_t i = 0; i < 3; ++i) add(pods, pod_at(network.path(), i));
+TEST_F(RuntimePodsTest, ForgetsWhatTheRuntimeDoesNotNameAfterANewConnection) {
+  for (std::size_t i = 0; i < 3; ++i) add(i);
   pods.synchronized();
   EXPECT_EQ(pods.list().size(), 3u);
   pods.connected(1);
   EXPECT_EQ(pods.list().size(), 3u);
-  add(pods, pod_at(network.path(), 1));
+  add(1);
   pods.synchronized();
   ASSERT_EQ(pods.list().size(), 1u);
   EXPECT_EQ(pods.list()[0].uid, "u-1");
 }
 
-TEST(RuntimePods, ForgetsAPodWhoseNetworkIsGone) {
-  RuntimePods pods;
-  pods.connected(1);
-  {
-    const OwnNetwork network;
-    if (network.path().empty()) GTEST_SKIP() << "no network namespaces here";
-    add(pods, pod_at(network.path(), 0));
-    EXPECT_EQ(pods.list().size(), 1u);
-  }
+TEST_F(RuntimePodsTest, ForgetsAPodWhoseNetworkIsGone) {
+  add(0);
+  EXPECT_EQ(pods.list().size(), 1u);
+  network.reset();
   EXPECT_TRUE(pods.list().empty());
-  add(pods, pod_at("/proc/self/ns/net", 0));  // the node's own
+  add(0, "/proc/self/ns/net");  // the node's own
   EXPECT_TRUE(pods.list().empty());
 }
 

@@ -1,5 +1,6 @@
-// Goal: a pod that sends descriptors with its answer does not block the agent. Method: a thread in
-// a network namespace of its own plays the sidecar and sends sockets that linger.
+// Goal: a pod that sends descriptors with its answer does not block the agent, and one that stalls
+// is asked last. Method: a thread in a network namespace of its own plays the sidecar and sends
+// sockets that linger.
 #include "cni/node/pods/sidecar_counts.h"
 
 #include <gtest/gtest.h>
@@ -17,6 +18,7 @@
 
 #include "base/linux/unix_address.h"
 #include "cni/node/pods/pod_calls.h"
+#include "cni/node/pods/sidecar_answers.h"
 #include "lingering_socket.h"
 
 namespace fairlead::cni::node {
@@ -118,6 +120,64 @@ TEST(SidecarCounts, AreSumsOfBothDirectionsByTransport) {
   EXPECT_EQ(counts->hand_over.lost, 2U);
   EXPECT_EQ(counts->hand_over.parked_nanoseconds, 84'000'000U);
   EXPECT_EQ(counts->reasons, (std::map<std::string, std::uint64_t>{{"memory", 8}}));
+}
+
+using Order = std::vector<std::size_t>;
+
+std::vector<PodFinding> pods(std::initializer_list<std::uint64_t> inodes) {
+  std::vector<PodFinding> found;
+  for (const std::uint64_t inode : inodes) {
+    PodFinding pod;
+    pod.identity = {1, inode};
+    found.push_back(pod);
+  }
+  return found;
+}
+
+SidecarCounts with_smcr(std::uint64_t count) {
+  SidecarCounts counts;
+  counts.smcr = count;
+  return counts;
+}
+
+TEST(SidecarAnswers, AsksThoseThatStallLast) {
+  SidecarAnswers answers;
+  const auto all = pods({10, 11, 12});
+  EXPECT_EQ(answers.order(all), (Order{0, 1, 2}));
+  answers.record({1, 10}, std::nullopt);
+  answers.record({1, 11}, with_smcr(1));
+  answers.record({1, 12}, with_smcr(2));
+  EXPECT_EQ(answers.order(all), (Order{1, 2, 0}));
+  EXPECT_EQ(answers.order(pods({10, 11, 12, 13})), (Order{3, 1, 2, 0}));  // a new one first
+}
+
+TEST(SidecarAnswers, APodThatWasNotAskedKeepsItsLastAnswer) {
+  SidecarAnswers answers;
+  const auto all = pods({10, 11});
+  (void)answers.order(all);
+  EXPECT_FALSE(answers.line(all[0]).asked);
+  EXPECT_FALSE(answers.line(all[0]).answers);
+  answers.record({1, 10}, with_smcr(7));
+  (void)answers.order(all);
+  const PodLine line = answers.line(all[0]);
+  EXPECT_TRUE(line.asked);
+  EXPECT_TRUE(line.answers);
+  EXPECT_EQ(line.counts.smcr, 7u);
+  answers.record({1, 10}, std::nullopt);
+  EXPECT_TRUE(answers.line(all[0]).asked);
+  EXPECT_FALSE(answers.line(all[0]).answers);
+  EXPECT_EQ(answers.line(all[0]).counts.smcr, 0u);
+}
+
+TEST(SidecarAnswers, ForgetsPodsThatHaveEnded) {
+  SidecarAnswers answers;
+  (void)answers.order(pods({10}));
+  answers.record({1, 10}, with_smcr(7));
+  (void)answers.order(pods({11}));
+  answers.record({1, 10}, with_smcr(8));
+  const auto again = pods({10});
+  (void)answers.order(again);
+  EXPECT_FALSE(answers.line(again[0]).asked);
 }
 
 }  // namespace

@@ -101,6 +101,14 @@ std::string judged(const ProgramFacts& program, const std::vector<std::string>& 
          " " + finding->value;
 }
 
+// Of the injected sidecar with one change.
+template <typename Change>
+std::string judged_after(const Change& change) {
+  ProgramFacts program = from_containerd();
+  change(program);
+  return judged(program);
+}
+
 TEST(SidecarProgram, IsTheSidecarAsRuntimesDescribeIt) {
   EXPECT_EQ(judged(from_containerd()), "");
   EXPECT_EQ(judged(from_crio()), "");
@@ -124,11 +132,10 @@ TEST(SidecarProgram, HasTheArgumentsOfTheInjection) {
       {"/usr/local/bin/fairlead-proxy", "--config", "/tmp/pod.yaml"},
       {"/usr/local/bin/fairlead-proxy", "--config", "/etc/fairlead/pod.yaml", "--config"},
       {"", "--config", "/etc/fairlead/pod.yaml"}};
-  for (const auto& args : rows) {
-    ProgramFacts program = from_containerd();
-    program.args = args;
-    EXPECT_EQ(judged(program).substr(0, 5), "args ") << args[0] << " " << args.size();
-  }
+  for (const auto& args : rows)
+    EXPECT_EQ(judged_after([&](ProgramFacts& program) { program.args = args; }).substr(0, 5),
+              "args ")
+        << args[0] << " " << args.size();
 }
 
 TEST(SidecarProgram, HasNoVariableFromElsewhere) {
@@ -140,11 +147,10 @@ TEST(SidecarProgram, HasNoVariableFromElsewhere) {
       "WEB_PORT_TCP WEB_PORT_80 PORT_80_TCP _PORT_80_TCP WEB_PORT_80_TCP_HOST WEB_SERVICE_PORT_ "
       "_SERVICE_PORT_HTTP WEB_SERVICE_HOST_X SMC_PNET_ID_X");
   foreign.emplace_back();
-  for (const std::string& variable : foreign) {
-    ProgramFacts program = from_containerd();
-    program.env.push_back(variable + "=secret");
-    EXPECT_EQ(judged(program), "env " + variable);
-  }
+  for (const std::string& variable : foreign)
+    EXPECT_EQ(
+        judged_after([&](ProgramFacts& program) { program.env.push_back(variable + "=secret"); }),
+        "env " + variable);
   ProgramFacts program = from_containerd();
   program.env.push_back("LD_PRELOAD");
   EXPECT_EQ(judged(program), "env LD_PRELOAD");
@@ -167,6 +173,10 @@ TEST(SidecarProgram, HasVariablesThatTheOperatorAllows) {
     EXPECT_FALSE(may_allow_variable(name)) << name;
 }
 
+std::string judged_with(const ContainerMount& mount) {
+  return judged_after([&](ProgramFacts& program) { program.mounts.push_back(mount); });
+}
+
 TEST(SidecarProgram, HasNoMountOverTheImage) {
   auto foreign = words(
       "/ /etc /etc/fairlead /etc/fairlead/pod.yaml /etc/ld.so.preload /etc/ld.so.cache "
@@ -174,29 +184,20 @@ TEST(SidecarProgram, HasNoMountOverTheImage) {
       "/process /devices /etc/hosts/x /tmp/../usr/lib /dev/./../etc tmp /dev/infiniband "
       "/dev//infiniband/ /dev/infiniband/uverbs0 /dev/./infiniband");
   foreign.emplace_back();
-  for (const std::string& destination : foreign) {
-    ProgramFacts program = from_containerd();
-    program.mounts.push_back({destination, "bind", {"rbind"}});
-    EXPECT_EQ(judged(program), "mounts " + destination);
-  }
+  for (const std::string& destination : foreign)
+    EXPECT_EQ(judged_with({destination, "bind", {"rbind"}}), "mounts " + destination);
   for (const char* destination :
        {"/tmp", "/tmp/", "//tmp/x", "/run/secrets", "/var/run/x", "/dev/shm", "/dev/infinibandx",
-        "/etc/localtime", "/proc/cpuinfo", "/sys"}) {
-    ProgramFacts program = from_containerd();
-    program.mounts.push_back({destination, "bind", {"rbind"}});
-    EXPECT_EQ(judged(program), "") << destination;
-  }
+        "/etc/localtime", "/proc/cpuinfo", "/sys"})
+    EXPECT_EQ(judged_with({destination, "bind", {"rbind"}}), "") << destination;
 }
 
 TEST(SidecarProgram, HasItsOwnDevicesAndProcesses) {
   for (const char* destination : {"/dev", "/dev/", "/proc"})
     for (const ContainerMount& mount :
          {ContainerMount{destination, "bind", {}}, ContainerMount{destination, "", {"rbind"}},
-          ContainerMount{destination, "none", {"ro", "bind"}}}) {
-      ProgramFacts program = from_containerd();
-      program.mounts.push_back(mount);
-      EXPECT_EQ(judged(program), "mounts " + std::string(destination));
-    }
+          ContainerMount{destination, "none", {"ro", "bind"}}})
+      EXPECT_EQ(judged_with(mount), "mounts " + std::string(destination));
 }
 
 TEST(SidecarProgram, SharesNoProcesses) {

@@ -1,30 +1,32 @@
-// Goal: a state is read as it was written, and calls of one container exclude each other. Method: a
-// folder of the test's own.
+// Goal: a file is replaced as a whole, a state is read as it was written, and calls of one
+// container exclude each other. Method: a folder of the test's own.
 #include "cni/state/state.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <atomic>
-#include <filesystem>
+#include <cerrno>
 #include <string>
 #include <thread>
+
+#include "base/linux/files.h"
+#include "unit/cni/own_folder.h"
 
 namespace fairlead::cni {
 namespace {
 
 class State : public testing::Test {
  protected:
-  State() : folder_(testing::TempDir() + "fairlead-state-" + std::to_string(::getpid())) {}
-  ~State() override { std::filesystem::remove_all(folder_); }
-
   ContainerState open(const std::string& id) {
     auto container = ContainerState::open(folder_, id, true);
     EXPECT_TRUE(container && *container);
     return std::move(**container);
   }
 
-  std::string folder_;
+  const OwnFolder own_;
+  const std::string folder_ = own_.path() / "state";
 };
 
 TEST_F(State, IsReadAsItWasWritten) {
@@ -75,6 +77,44 @@ TEST_F(State, RefusesOtherFormats) {
   for (const char* text : {"", "[]", "{}", R"({"format":2})", R"({"format":"1"})"})
     EXPECT_FALSE(parse_state(text)) << text;
   EXPECT_TRUE(parse_state(R"({"format":1,"redirect":[1,"a"],"problems":[7,{"code":-1}]})"));
+}
+
+namespace fs = std::filesystem;
+
+class Files : public ::testing::Test {
+ protected:
+  const OwnFolder own_;
+  const fs::path folder_ = own_.path();
+};
+
+TEST_F(Files, ReplacesAFileAndLeavesNoOther) {
+  ASSERT_TRUE(replace_file(folder_ / "a", folder_ / ".new", "first", 0600));
+  ASSERT_TRUE(replace_file(folder_ / "a", folder_ / ".new", "second\nline", 0755));
+  EXPECT_EQ(read_file(folder_ / "a", 100).value(), "second\nline");
+  EXPECT_EQ(first_line(folder_ / "a"), "second");
+  EXPECT_EQ(names_in(folder_), std::vector<std::string>{"a"});
+  struct stat status {};
+  ASSERT_EQ(::stat((folder_ / "a").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0755U);
+}
+
+TEST_F(Files, ReadsUpToTheLimit) {
+  ASSERT_TRUE(replace_file(folder_ / "a", folder_ / ".new", "12345", 0600));
+  EXPECT_EQ(read_file(folder_ / "a", 5).value(), "12345");
+  EXPECT_EQ(read_file(folder_ / "a", 4).error().system, EFBIG);
+}
+
+TEST_F(Files, FollowsNoLinkWhenToldSo) {
+  ASSERT_TRUE(replace_file(folder_ / "a", folder_ / ".new", "x", 0600));
+  fs::create_symlink("a", folder_ / "link");
+  EXPECT_TRUE(read_file(folder_ / "link", 5));
+  EXPECT_EQ(read_file(folder_ / "link", 5, O_NOFOLLOW).error().system, ELOOP);
+}
+
+TEST_F(Files, TakesWhatIsNotThereForEmpty) {
+  EXPECT_TRUE(names_in(folder_ / "none").empty());
+  EXPECT_EQ(first_line(folder_ / "none"), "");
+  EXPECT_EQ(read_file(folder_ / "none", 5).error().system, ENOENT);
 }
 
 }  // namespace

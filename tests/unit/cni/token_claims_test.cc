@@ -51,13 +51,13 @@ TEST(TokenClaims, NameTheNode) {
 TEST(TokenClaims, NothingWithoutNodeOrFromDamagedTokens) {
   const std::string good = claims(R"({"name":"n1","uid":"u1"})");
   const std::string text = token(good);
-  for (const std::string& damaged :
-       {std::string(), std::string("secret"), std::string("."), std::string(".."),
-        std::string("a.b"), "a." + base64url(good), base64url(good), "a." + base64url(good) + "=.c",
-        "a." + base64url(good) + "+.c", "a. " + base64url(good) + ".c", token(""), token("{}"),
-        token("[]"), token("null"), token(R"({"kubernetes.io":7})"),
-        token(R"({"kubernetes.io":{"node":"n1"}})"), token(good.substr(0, good.size() - 1)),
-        token(std::string(20'000, '[')), token(std::string(20'000, ' ') + good)})
+  for (const std::string& damaged : std::initializer_list<std::string>{
+           "", "secret", ".", "..", "a.b", "a." + base64url(good), base64url(good),
+           "a." + base64url(good) + "=.c", "a." + base64url(good) + "+.c",
+           "a. " + base64url(good) + ".c", token(""), token("{}"), token("[]"), token("null"),
+           token(R"({"kubernetes.io":7})"), token(R"({"kubernetes.io":{"node":"n1"}})"),
+           token(good.substr(0, good.size() - 1)), token(std::string(20'000, '[')),
+           token(std::string(20'000, ' ') + good)})
     EXPECT_FALSE(node_claim(damaged)) << damaged.substr(0, 80);
   for (std::size_t end = 0; end + 5 < text.size(); ++end)
     EXPECT_FALSE(node_claim(std::string_view(text).substr(0, end))) << end;
@@ -65,16 +65,16 @@ TEST(TokenClaims, NothingWithoutNodeOrFromDamagedTokens) {
 }
 
 TEST(TokenClaims, TakeNoOtherTextForAName) {
-  for (const std::string& node :
-       {std::string(R"({"name":"n1"})"), std::string(R"({"uid":"u1"})"),
-        std::string(R"({"name":"","uid":"u1"})"), std::string(R"({"name":"n1","uid":""})"),
-        std::string(R"({"name":"N1","uid":"u1"})"), std::string(R"({"name":"n1/x","uid":"u1"})"),
-        std::string(R"({"name":"../n1","uid":"u1"})"), std::string(R"({"name":"n..1","uid":"u1"})"),
-        std::string(R"({"name":"n1?a=b","uid":"u1"})"), std::string(R"({"name":".n1","uid":"u"})"),
-        std::string(R"({"name":"n1-","uid":"u1"})"), std::string(R"({"name":"n1","uid":"u\n1"})"),
-        std::string(R"({"name":"n1","uid":7})"), std::string(R"({"name":["n1"],"uid":"u1"})"),
-        R"({"name":")" + std::string(254, 'a') + R"(","uid":"u1"})",
-        R"({"name":"n1","uid":")" + std::string(129, 'a') + R"("})"})
+  for (const std::string& node : std::initializer_list<std::string>{
+           R"({"name":"n1"})", R"({"uid":"u1"})", R"({"name":"","uid":"u1"})",
+           R"({"name":"n1","uid":""})", R"({"name":"N1","uid":"u1"})",
+           R"({"name":"n1/x","uid":"u1"})", R"({"name":"../n1","uid":"u1"})",
+           R"({"name":"n..1","uid":"u1"})", R"({"name":"n1?a=b","uid":"u1"})",
+           R"({"name":".n1","uid":"u"})", R"({"name":"n1-","uid":"u1"})",
+           R"({"name":"n1","uid":"u\n1"})", R"({"name":"n1","uid":7})",
+           R"({"name":["n1"],"uid":"u1"})",
+           R"({"name":")" + std::string(254, 'a') + R"(","uid":"u1"})",
+           R"({"name":"n1","uid":")" + std::string(129, 'a') + R"("})"})
     EXPECT_FALSE(node_claim(token(claims(node)))) << node;
 }
 
