@@ -4,11 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <future>
 
 #include "ctl/timed_socket.h"
+#include "unit/http/answering_server.h"
 
 namespace fairlead::ctl {
 namespace {
@@ -17,16 +17,6 @@ constexpr auto kPatience = std::chrono::minutes(5);
 constexpr std::size_t kBytes = 5'000'000;  // more than the sockets hold
 
 TimePoint soon() { return std::chrono::steady_clock::now() + kPatience; }
-
-FileDescriptor connect_to_port(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  auto fd = connect_to(reinterpret_cast<const sockaddr*>(&address), sizeof(address), soon(), "");
-  EXPECT_TRUE(fd);
-  return fd ? std::move(*fd) : FileDescriptor();
-}
 
 TEST(Echo, ReturnsAllBytes) {
   auto server = EchoServer::listen(0);
@@ -45,7 +35,8 @@ TEST(Echo, PassesOverConnectionsWithoutBytes) {
   auto server = EchoServer::listen(0);
   ASSERT_TRUE(server);
   auto served = std::async(std::launch::async, [&] { return server->serve_one(soon()); });
-  connect_to_port(server->port());
+  const SocketAddress address(in_addr{htonl(INADDR_LOOPBACK)}, server->port());
+  EXPECT_TRUE(connect_to(address.data(), address.size(), soon(), ""));
   const auto sent = echo_exchange("127.0.0.1", server->port(), 1, soon());
   EXPECT_TRUE(sent);
   const auto returned = served.get();
@@ -54,25 +45,8 @@ TEST(Echo, PassesOverConnectionsWithoutBytes) {
 }
 
 TEST(Echo, NamesBytesThatAreNotTheSame) {
-  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
-            0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
-  socklen_t length = sizeof(address);
-  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  auto liar = std::async(std::launch::async, [&] {
-    const FileDescriptor fd(::accept(listener.get(), nullptr, nullptr));
-    const char wrong = 7;
-    EXPECT_EQ(::send(fd.get(), &wrong, 1, MSG_NOSIGNAL), 1);
-    char all[64];
-    while (::recv(fd.get(), all, sizeof(all), 0) > 0) {
-    }
-  });
-  const auto sent = echo_exchange("127.0.0.1", ntohs(address.sin_port), 100, soon());
-  liar.get();
+  const auto liar = event::AnsweringServer::over_tcp("\x07");
+  const auto sent = echo_exchange("127.0.0.1", liar.port(), 100, soon());
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().code, Errc::kMalformed);
 }

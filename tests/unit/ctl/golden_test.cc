@@ -2,6 +2,8 @@
 // of the admin API; the output for it must equal golden/NAME.txt.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "ctl/reports.h"
 #include "ctl/tables.h"
 #include "golden.h"
@@ -19,46 +21,20 @@ Json answer(const std::string& name) {
   return json;
 }
 
-TEST(Golden, Connections) {
-  EXPECT_TRUE(
-      golden::matches(connections_text(answer("connections"), false), path_of("connections.txt")));
-}
-
-TEST(Golden, ConnectionsInDetail) {
-  EXPECT_TRUE(golden::matches(connections_text(answer("connections"), true),
-                              path_of("connections_details.txt")));
-}
-
-TEST(Golden, LinkGroups) {
-  EXPECT_TRUE(golden::matches(link_groups_text(answer("linkgroups")), path_of("linkgroups.txt")));
-}
-
-TEST(Golden, Links) {
-  EXPECT_TRUE(golden::matches(links_text(answer("links")), path_of("links.txt")));
-}
-
-TEST(Golden, Devices) {
-  EXPECT_TRUE(golden::matches(devices_text(answer("devices")), path_of("devices.txt")));
-}
-
-TEST(Golden, Fallbacks) {
-  EXPECT_TRUE(golden::matches(fallbacks_text(answer("fallbacks")), path_of("fallbacks.txt")));
-}
-
-TEST(Golden, Stats) {
-  EXPECT_TRUE(golden::matches(stats_text(answer("stats")), path_of("stats.txt")));
-}
-
-TEST(Golden, WhyShowsTheNewestInFull) {
-  EXPECT_TRUE(golden::matches(decisions_text(answer("why"), false), path_of("why.txt")));
-}
-
-TEST(Golden, WhyShowsAllWhenAsked) {
-  EXPECT_TRUE(golden::matches(decisions_text(answer("why"), true), path_of("why_all.txt")));
-}
-
-TEST(Golden, Doctor) {
-  EXPECT_TRUE(golden::matches(checks_text(checks_from(answer("doctor"))), path_of("doctor.txt")));
+TEST(Golden, EachAnswerHasItsText) {
+  const Json connections = answer("connections"), why = answer("why");
+  for (const auto& [name, text] : std::map<std::string, std::string>{
+           {"connections", connections_text(connections, false)},
+           {"connections_details", connections_text(connections, true)},
+           {"linkgroups", link_groups_text(answer("linkgroups"))},
+           {"links", links_text(answer("links"))},
+           {"devices", devices_text(answer("devices"))},
+           {"fallbacks", fallbacks_text(answer("fallbacks"))},
+           {"stats", stats_text(answer("stats"))},
+           {"why", decisions_text(why, false)},
+           {"why_all", decisions_text(why, true)},
+           {"doctor", checks_text(checks_from(answer("doctor")))}})
+    EXPECT_TRUE(golden::matches(text, path_of(name + ".txt")));
 }
 
 TEST(EmptyAnswers, AreSentences) {

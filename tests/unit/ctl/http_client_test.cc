@@ -3,62 +3,27 @@
 #include "ctl/http_client.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
 #include <string>
-#include <thread>
+#include <utility>
 
-#include "base/linux/handle.h"
+#include "unit/http/answering_server.h"
 
 namespace fairlead::ctl {
 namespace {
 
-// Accepts one connection, reads the request's head, sends `answer`, and closes unless `keep_open`.
-class OneAnswer {
- public:
-  explicit OneAnswer(std::string answer, bool keep_open = false)
-      : endpoint_(
-            *event::HttpEndpoint::parse("@fairlead-one-answer-" + std::to_string(::getpid()))),
-        listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    EXPECT_EQ(::bind(listener_.get(), endpoint_.data(), endpoint_.size()), 0);
-    EXPECT_EQ(::listen(listener_.get(), 1), 0);
-    thread_ = std::thread([this, answer = std::move(answer), keep_open] {
-      const FileDescriptor peer(::accept(listener_.get(), nullptr, nullptr));
-      std::array<char, 4096> chunk;
-      while (request_.find("\r\n\r\n") == std::string::npos) {
-        const ssize_t received = ::recv(peer.get(), chunk.data(), chunk.size(), 0);
-        if (received <= 0) break;
-        request_.append(chunk.data(), static_cast<std::size_t>(received));
-      }
-      (void)!::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
-      // Until the client has closed.
-      if (keep_open) (void)!::recv(peer.get(), chunk.data(), chunk.size(), 0);
-    });
-  }
-  ~OneAnswer() {
-    if (thread_.joinable()) thread_.join();
-  }
+using event::AnsweringServer;
 
-  Result<event::HttpReply> ask(Duration timeout = std::chrono::seconds(120)) {
-    auto reply = http_request(endpoint_, "GET", "/x?y=1", timeout);
-    thread_.join();
-    return reply;
-  }
-  const std::string& request() const { return request_; }
-
- private:
-  event::HttpEndpoint endpoint_;
-  FileDescriptor listener_;
-  std::string request_;
-  std::thread thread_;
-};
+Result<event::HttpReply> ask(const event::HttpEndpoint& endpoint,
+                             Duration timeout = std::chrono::seconds(120)) {
+  return http_request(endpoint, "GET", "/x?y=1", timeout);
+}
 
 TEST(HttpClient, TakesStatusAndBody) {
-  OneAnswer server("HTTP/1.1 202 Fine\r\ncontent-LENGTH:   2\r\nX: y\r\n\r\nok and more");
-  const auto reply = server.ask();
+  AnsweringServer server("HTTP/1.1 202 Fine\r\ncontent-LENGTH:   2\r\nX: y\r\n\r\nok and more");
+  const auto reply = ask(server.endpoint());
+  server.stop();
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->status, 202);
   EXPECT_EQ(reply->body, "ok");
@@ -66,42 +31,30 @@ TEST(HttpClient, TakesStatusAndBody) {
 }
 
 TEST(HttpClient, BodyWithoutLengthEndsWithTheConnection) {
-  const auto reply = OneAnswer("HTTP/1.0 200 OK\r\n\r\nall of it").ask();
+  const auto reply = ask(AnsweringServer("HTTP/1.0 200 OK\r\n\r\nall of it").endpoint());
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->body, "all of it");
 }
 
-TEST(HttpClient, BodyThatEndsEarlyIsAnError) {
-  const auto reply = OneAnswer("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort").ask();
-  ASSERT_FALSE(reply);
-  EXPECT_EQ(reply.error().code, Errc::kTruncated);
-}
-
-TEST(HttpClient, WhatIsNoHttpIsAnError) {
-  for (const char* answer :
-       {"SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1\r\n\r\n", "HTTP/1.1 abc x\r\n\r\n",
-        "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"}) {
-    const auto reply = OneAnswer(answer).ask();
+TEST(HttpClient, WhatIsNoWholeAnswerIsAnError) {
+  for (const auto& [answer, code] : std::initializer_list<std::pair<const char*, Errc>>{
+           {"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", Errc::kTruncated},
+           {"SSH-2.0-OpenSSH\r\n\r\n", Errc::kMalformed},
+           {"HTTP/1.1\r\n\r\n", Errc::kMalformed},
+           {"HTTP/1.1 abc x\r\n\r\n", Errc::kMalformed},
+           {"HTTP/1.1 200 OK\r\n", Errc::kMalformed},
+           {"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", Errc::kMalformed},
+           {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", Errc::kUnsupported},
+           {"", Errc::kPeerGone}}) {
+    const auto reply = ask(AnsweringServer(answer).endpoint());
     ASSERT_FALSE(reply) << answer;
-    EXPECT_EQ(reply.error().code, Errc::kMalformed) << answer;
+    EXPECT_EQ(reply.error().code, code) << answer;
   }
 }
 
-TEST(HttpClient, ChunkedAnswersAreRefused) {
-  const auto reply =
-      OneAnswer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").ask();
-  ASSERT_FALSE(reply);
-  EXPECT_EQ(reply.error().code, Errc::kUnsupported);
-}
-
-TEST(HttpClient, ClosedWithoutAWordIsPeerGone) {
-  const auto reply = OneAnswer("").ask();
-  ASSERT_FALSE(reply);
-  EXPECT_EQ(reply.error().code, Errc::kPeerGone);
-}
-
 TEST(HttpClient, GivesUpInTime) {
-  const auto reply = OneAnswer("HTTP/1.1 200 OK\r\n", true).ask(std::chrono::milliseconds(50));
+  const AnsweringServer server("HTTP/1.1 200 OK\r\n", AnsweringServer::After::kWaitForClient);
+  const auto reply = ask(server.endpoint(), std::chrono::milliseconds(50));
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().code, Errc::kTimedOut);
 }
@@ -109,7 +62,7 @@ TEST(HttpClient, GivesUpInTime) {
 TEST(HttpClient, NobodyThereIsAnErrorOfConnect) {
   const auto endpoint =
       event::HttpEndpoint::parse("@fairlead-nobody-" + std::to_string(::getpid()));
-  const auto reply = http_request(*endpoint, "GET", "/", std::chrono::seconds(120));
+  const auto reply = ask(*endpoint);
   ASSERT_FALSE(reply);
   EXPECT_STREQ(reply.error().what, "connect");
 }

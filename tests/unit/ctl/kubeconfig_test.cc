@@ -2,18 +2,22 @@
 // the test, read without a connection; tests/kubernetes/check_test.py covers certificates.
 #include "ctl/cluster/kubeconfig.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "unit/cni/own_folder.h"
 
 namespace fairlead::ctl {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr const char* kGood = R"(
 apiVersion: v1
@@ -30,17 +34,9 @@ contexts:
 
 class Kubeconfig : public testing::Test {
  protected:
-  Kubeconfig() {
-    std::string pattern = testing::TempDir() + "fairlead-kubeconfig-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~Kubeconfig() override { std::filesystem::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path path = folder_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-    return path.string();
+    own_.write(name, text);
+    return folder_ / name;
   }
 
   static tl::expected<ClusterAccess, std::string> read(const std::vector<std::string>& files,
@@ -48,27 +44,24 @@ class Kubeconfig : public testing::Test {
     return read_kubeconfig(files, context, std::chrono::system_clock::now());
   }
 
-  // The error of kGood with `from` replaced by `to`.
-  std::string trouble(const std::string& from, const std::string& to) const {
-    std::string text = kGood;
-    const std::size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    text.replace(at, from.size(), to);
-    const auto access = read({write("config", text)});
-    return access ? "accepted" : access.error().substr(folder_.string().size());
-  }
-
+  // The error about kGood with `from` replaced by `to` has these words.
   void expect_refused(const std::string& from, const std::string& to,
                       const std::vector<std::string>& words) const {
-    const std::string error = trouble(from, to);
-    for (const std::string& word : words)
-      EXPECT_NE(error.find(word), std::string::npos) << to << "\n" << error << "\n" << word;
+    std::string text = kGood;
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    const auto access = read({write("config", text)});
+    ASSERT_FALSE(access) << to;
+    const std::string error = access.error().substr(folder_.string().size());
+    for (const std::string& word : words) EXPECT_THAT(error, HasSubstr(word)) << to;
   }
 
-  std::filesystem::path folder_;
+  const OwnFolder own_;
+  const std::filesystem::path folder_ = own_.path();
 };
 
-TEST_F(Kubeconfig, GivesTheAccessOfItsCurrentContext) {
+TEST_F(Kubeconfig, GivesTheAccessOfItsCurrentOrOfANamedContext) {
   const auto access = read({write("config", kGood)});
   ASSERT_TRUE(access) << access.error();
   EXPECT_EQ(access->context, "here");
@@ -78,13 +71,10 @@ TEST_F(Kubeconfig, GivesTheAccessOfItsCurrentContext) {
   EXPECT_EQ(access->token, "secret");
   EXPECT_EQ(access->name_space, "shop");
   EXPECT_FALSE(access->target.verify);
-}
-
-TEST_F(Kubeconfig, GivesTheAccessOfANamedContext) {
-  const auto access = read({write("config", kGood)}, "bare");
-  ASSERT_TRUE(access) << access.error();
-  EXPECT_EQ(access->token, "");
-  EXPECT_EQ(access->name_space, "default");
+  const auto named = read({write("config", kGood)}, "bare");
+  ASSERT_TRUE(named) << named.error();
+  EXPECT_EQ(named->token, "");
+  EXPECT_EQ(named->name_space, "default");
 }
 
 TEST_F(Kubeconfig, RefusesTextThatIsNoKubeconfig) {
@@ -94,7 +84,7 @@ TEST_F(Kubeconfig, RefusesTextThatIsNoKubeconfig) {
     const std::string file = write("config", text);
     const auto access = read({file});
     ASSERT_FALSE(access) << text;
-    EXPECT_EQ(access.error().rfind("kubeconfig " + file + ": ", 0), 0U) << access.error();
+    EXPECT_THAT(access.error(), testing::StartsWith("kubeconfig " + file + ": "));
   }
 }
 
@@ -109,31 +99,34 @@ TEST_F(Kubeconfig, RefusesEntriesThatAreNone) {
                  {"contexts[here].context.cluster: \"\" is no cluster", "there are: c"});
 }
 
-TEST_F(Kubeconfig, RefusesServersThatCannotBeInARequest) {
-  for (const char* server :
-       {"5", "\"http://h\"", "\"https://h/a b\"", "\"https://h/\\r\\nX: y\"", "\"https://h:70000\"",
-        "\"https://u:p@h\"", "\"https://\\x1b[31m\"", "\"https://[::1]x\""})
-    expect_refused("\"https://h:6443/base/\"", server,
-                   {"clusters[c].cluster.server: ", "allowed: https://HOST"});
-}
-
-TEST_F(Kubeconfig, RefusesServerNamesThatCannotBeInARequest) {
-  for (const char* name : {"\"a\\r\\nX: y\"", "\"a b\"", "\"a\\0\"", "\u00fc"})
-    expect_refused("insecure-skip-tls-verify: true", std::string("tls-server-name: ") + name,
-                   {"clusters[c].cluster.tls-server-name: holds blanks or other than ASCII"});
-}
-
-TEST_F(Kubeconfig, RefusesNamespacesThatAreNoNames) {
-  for (const char* name : {"../nodes", "a b", "Shop", "\"a?dryRun=All\"", "\"a\\r\\nX: y\""})
-    expect_refused("namespace: shop", std::string("namespace: ") + name,
-                   {"contexts[here].context.namespace: ", "is no name of a namespace; allowed: "});
-}
-
-TEST_F(Kubeconfig, RefusesASwitchThatIsNeitherTrueNorFalse) {
-  for (const char* value : {"\"yes\"", "1", "[]"})
-    expect_refused("insecure-skip-tls-verify: true",
-                   std::string("insecure-skip-tls-verify: ") + value,
-                   {"clusters[c].cluster.insecure-skip-tls-verify: ", "allowed: true and false"});
+TEST_F(Kubeconfig, RefusesValuesThatCannotBeUsed) {
+  struct Row {
+    const char* from;
+    std::vector<const char*> values;
+    const char* field;
+    const char* error;
+  };
+  for (const Row& row : std::initializer_list<Row>{
+           {"\"https://h:6443/base/\"",
+            {"5", "\"http://h\"", "\"https://h/a b\"", "\"https://h/\\r\\nX: y\"",
+             "\"https://h:70000\"", "\"https://u:p@h\"", "\"https://\\x1b[31m\"",
+             "\"https://[::1]x\""},
+            "clusters[c].cluster.server: ",
+            "allowed: https://HOST"},
+           {"insecure-skip-tls-verify: true",
+            {"tls-server-name: \"a\\r\\nX: y\"", "tls-server-name: \"a b\"",
+             "tls-server-name: \"a\\0\"", "tls-server-name: \u00fc"},
+            "clusters[c].cluster.tls-server-name: holds blanks or other than ASCII",
+            ""},
+           {"shop",
+            {"../nodes", "a b", "Shop", "\"a?dryRun=All\"", "\"a\\r\\nX: y\""},
+            "contexts[here].context.namespace: ",
+            "is no name of a namespace; allowed: "},
+           {"true",
+            {"\"yes\"", "1", "[]"},
+            "clusters[c].cluster.insecure-skip-tls-verify: ",
+            "allowed: true and false"}})
+    for (const char* value : row.values) expect_refused(row.from, value, {row.field, row.error});
 }
 
 TEST_F(Kubeconfig, RefusesCredentialsThatItDoesNotSupport) {
@@ -147,33 +140,31 @@ TEST_F(Kubeconfig, RefusesCredentialsThatItDoesNotSupport) {
   }
 }
 
-TEST_F(Kubeconfig, RefusesTokensThatAreNoText) {
-  expect_refused("token: secret", "token: 12345", {"users[u].user.token: is no text"});
-  expect_refused("token: secret", "token: [a]", {"users[u].user.token: is no text"});
-  expect_refused("token: secret", "tokenFile: 1", {"users[u].user.tokenFile: is no text"});
-  expect_refused("namespace: shop", "namespace: 2026",
-                 {"contexts[here].context.namespace: is no text; put it in quotes"});
-  expect_refused("user: u,", "user: 1,", {"contexts[here].context.user: is no text"});
-  expect_refused("{cluster: c, user", "{cluster: 1, user",
-                 {"contexts[here].context.cluster: is no text"});
-  expect_refused("current-context: here", "current-context: 1",
-                 {"current-context: is no text; put it in quotes"});
-  expect_refused("name: here", "name: 1", {"there are: 1 (is no text; put it in quotes), bare"});
-  expect_refused("\"https://h:6443/base/\"", "7", {"clusters[c].cluster.server: is no text"});
-  expect_refused("insecure-skip-tls-verify: true", "tls-server-name: 7",
-                 {"clusters[c].cluster.tls-server-name: is no text"});
-  expect_refused("token: secret", "token: \"a\\r\\nb\"", {"users[u].user.token: holds blanks"});
-}
-
-TEST_F(Kubeconfig, RefusesFilesThatAreNone) {
-  expect_refused("token: secret", "tokenFile: none",
-                 {"users[u].user.tokenFile: ", "none cannot be read"});
-  expect_refused("token: secret", "client-certificate: 5",
-                 {"users[u].user.client-certificate: is no text; allowed: the path"});
-  expect_refused("insecure-skip-tls-verify: true", "certificate-authority: [a]",
-                 {"clusters[c].cluster.certificate-authority: is no text"});
-  expect_refused("insecure-skip-tls-verify: true", "certificate-authority-data: 5",
-                 {"clusters[c].cluster.certificate-authority-data: is not base64"});
+TEST_F(Kubeconfig, RefusesWhatIsNoTextOrNoFile) {
+  for (const auto& [from, to, error] : std::initializer_list<std::array<const char*, 3>>{
+           {"token: secret", "token: 12345", "users[u].user.token: is no text"},
+           {"token: secret", "token: [a]", "users[u].user.token: is no text"},
+           {"token: secret", "tokenFile: 1", "users[u].user.tokenFile: is no text"},
+           {"namespace: shop", "namespace: 2026",
+            "contexts[here].context.namespace: is no text; put it in quotes"},
+           {"user: u,", "user: 1,", "contexts[here].context.user: is no text"},
+           {"{cluster: c, user", "{cluster: 1, user", "contexts[here].context.cluster: is no text"},
+           {"current-context: here", "current-context: 1",
+            "current-context: is no text; put it in quotes"},
+           {"name: here", "name: 1", "there are: 1 (is no text; put it in quotes), bare"},
+           {"\"https://h:6443/base/\"", "7", "clusters[c].cluster.server: is no text"},
+           {"insecure-skip-tls-verify: true", "tls-server-name: 7",
+            "clusters[c].cluster.tls-server-name: is no text"},
+           {"token: secret", "token: \"a\\r\\nb\"", "users[u].user.token: holds blanks"},
+           {"token: secret", "tokenFile: none", "users[u].user.tokenFile: "},
+           {"token: secret", "tokenFile: none", "none cannot be read"},
+           {"token: secret", "client-certificate: 5",
+            "users[u].user.client-certificate: is no text; allowed: the path"},
+           {"insecure-skip-tls-verify: true", "certificate-authority: [a]",
+            "clusters[c].cluster.certificate-authority: is no text"},
+           {"insecure-skip-tls-verify: true", "certificate-authority-data: 5",
+            "clusters[c].cluster.certificate-authority-data: is not base64"}})
+    expect_refused(from, to, {error});
 }
 
 TEST_F(Kubeconfig, TakesPathsRelativeToTheFileThatNamesThem) {
@@ -195,11 +186,10 @@ TEST_F(Kubeconfig, TakesOfSeveralFilesTheFirstThatHasAName) {
 }
 
 TEST_F(Kubeconfig, NamesTheFilesThatAreMissing) {
-  const auto access = read({folder_ / "x", folder_ / "y"});
+  const std::string folder = folder_.string();
+  const auto access = read({folder + "/x", folder + "/y"});
   ASSERT_FALSE(access);
-  EXPECT_NE(access.error().find("there is no file " + (folder_ / "x").string() + ", " +
-                                (folder_ / "y").string()),
-            std::string::npos);
+  EXPECT_THAT(access.error(), HasSubstr("there is no file " + folder + "/x, " + folder + "/y"));
 }
 
 TEST_F(Kubeconfig, FindsItsFilesInOptionVariableAndHome) {

@@ -3,13 +3,15 @@
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <limits>
+#include <map>
+
+#include "unit/cni/own_folder.h"
 
 namespace fairlead::ctl {
 namespace {
+
+using Status = Check::Status;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
@@ -24,84 +26,77 @@ class LocalChecks : public testing::Test {
     host_.kernel_release = "6.1.0-18-amd64";
   }
 
-  Check::Status status(const std::string& name) {
-    for (const Check& check : local_checks(host_, proxy_))
-      if (check.name == name) {
-        EXPECT_EQ(check.fix.empty(), check.status == Check::Status::kOk) << name;
-        return check.status;
+  Check check(const std::string& name) {
+    for (const Check& one : local_checks(host_, proxy_))
+      if (one.name == name) {
+        EXPECT_EQ(one.fix.empty(), one.status == Status::kOk) << name;
+        return one;
       }
     ADD_FAILURE() << "no check " << name;
-    return Check::Status::kFail;
+    return {};
   }
+  Status status(const std::string& name) { return check(name).status; }
+  std::string finding(const std::string& name) { return check(name).finding; }
 
   HostFacts host_;
   ProxyFacts proxy_;
 };
 
 TEST_F(LocalChecks, GoodHostPassesAll) {
-  EXPECT_EQ(worst_of(local_checks(host_, proxy_)), Check::Status::kOk);
+  EXPECT_EQ(worst_of(local_checks(host_, proxy_)), Status::kOk);
 }
 
 TEST_F(LocalChecks, KernelMustBeAbleToWriteTheOption) {
-  for (const char* release : {"5.10.0", "5.15.0-91-generic", "6.1.0", "10.0"}) {
-    host_.kernel_release = release;
-    EXPECT_EQ(status("kernel"), Check::Status::kOk) << release;
-  }
-  for (const char* release : {"5.9.16", "4.19.0"}) {
-    host_.kernel_release = release;
-    EXPECT_EQ(status("kernel"), Check::Status::kFail) << release;
-  }
-  for (const char* release : {"", "six", "6", "6.x"}) {
-    host_.kernel_release = release;
-    EXPECT_EQ(status("kernel"), Check::Status::kWarn) << release;
-  }
+  for (const auto& [expected, releases] : std::map<Status, std::vector<const char*>>{
+           {Status::kOk, {"5.10.0", "5.15.0-91-generic", "6.1.0", "10.0"}},
+           {Status::kFail, {"5.9.16", "4.19.0"}},
+           {Status::kWarn, {"", "six", "6", "6.x"}}})
+    for (const char* release : releases) {
+      host_.kernel_release = release;
+      EXPECT_EQ(status("kernel"), expected) << release;
+    }
 }
 
 TEST_F(LocalChecks, FewDescriptorsAreAWarning) {
   host_.descriptors_max = 1024;
-  EXPECT_EQ(status("nofile"), Check::Status::kWarn);
+  EXPECT_EQ(status("nofile"), Status::kWarn);
   host_.descriptors_max = kNoLimit;
-  EXPECT_EQ(status("nofile"), Check::Status::kOk);
+  EXPECT_EQ(status("nofile"), Status::kOk);
 }
 
 TEST_F(LocalChecks, LittleLockedMemoryMattersOnlyWithARealDevice) {
   host_.memlock_bytes = 8 << 20;
-  EXPECT_EQ(status("memlock"), Check::Status::kWarn);
+  EXPECT_EQ(status("memlock"), Status::kWarn);
   host_.verbs_devices.clear();
-  EXPECT_EQ(status("memlock"), Check::Status::kOk);
+  EXPECT_EQ(status("memlock"), Status::kOk);
   host_.verbs_devices = {"uverbs0"};
   proxy_.uses_verbs = false;
-  EXPECT_EQ(status("memlock"), Check::Status::kOk);
+  EXPECT_EQ(status("memlock"), Status::kOk);
   proxy_.uses_verbs = true;
   host_.effective_capabilities |= std::uint64_t{1} << CAP_IPC_LOCK;
-  EXPECT_EQ(status("memlock"), Check::Status::kOk);
+  EXPECT_EQ(status("memlock"), Status::kOk);
 }
 
 TEST_F(LocalChecks, MissingRdmaDeviceIsAWarningIfOneIsWanted) {
   host_.verbs_devices.clear();
-  EXPECT_EQ(status("infiniband"), Check::Status::kWarn);
+  EXPECT_EQ(status("infiniband"), Status::kWarn);
   proxy_.uses_verbs = false;
-  EXPECT_EQ(status("infiniband"), Check::Status::kOk);
+  EXPECT_EQ(status("infiniband"), Status::kOk);
 }
 
 TEST_F(LocalChecks, EbpfNeedsCapabilitiesUnlessTheProgramIsThere) {
   host_.effective_capabilities = std::uint64_t{1} << CAP_BPF;
-  EXPECT_EQ(status("bpf"), Check::Status::kWarn);
+  EXPECT_EQ(status("bpf"), Status::kWarn);
   host_.effective_capabilities |= std::uint64_t{1} << CAP_NET_ADMIN;
-  EXPECT_EQ(status("bpf"), Check::Status::kOk);
+  EXPECT_EQ(status("bpf"), Status::kOk);
   host_.effective_capabilities = 0;
   host_.cgroup2_mount = "";
-  EXPECT_EQ(status("bpf"), Check::Status::kWarn);
+  EXPECT_EQ(status("bpf"), Status::kWarn);
   proxy_.option_program_ok = true;
-  EXPECT_EQ(status("bpf"), Check::Status::kOk);
+  EXPECT_EQ(status("bpf"), Status::kOk);
 }
 
 TEST_F(LocalChecks, FindingsHaveTheirValues) {
-  const auto finding = [this](const std::string& name) {
-    for (const Check& check : local_checks(host_, proxy_))
-      if (check.name == name) return check.finding;
-    return std::string();
-  };
   EXPECT_EQ(finding("kernel"), "Linux 6.1.0-18-amd64");
   EXPECT_EQ(finding("nofile"), "1048576, enough for about 524288 connections");
   EXPECT_EQ(finding("infiniband"), "uverbs0");
@@ -116,19 +111,16 @@ TEST_F(LocalChecks, FindingsHaveTheirValues) {
 }
 
 TEST(HostFactsReading, FindsDevicesAndDirectoriesWhereItIsTold) {
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "fairlead-host-facts";
-  std::filesystem::create_directories(folder);
-  for (const char* name : {"uverbs1", "uverbs0", "rdma_cm"}) std::ofstream(folder / name) << "";
+  const OwnFolder folder;
+  for (const char* name : {"uverbs1", "uverbs0", "rdma_cm"}) folder.write(name, "");
   HostPaths paths;
-  paths.infiniband = folder;
+  paths.infiniband = folder.path();
   const HostFacts facts = read_host_facts(paths);
   EXPECT_EQ(facts.verbs_devices, (std::vector<std::string>{"uverbs0", "uverbs1"}));
   EXPECT_GT(facts.descriptors_max, 0U);
   EXPECT_FALSE(facts.kernel_release.empty());
-  paths.infiniband = folder / "missing";
+  paths.infiniband = folder.path() / "missing";
   EXPECT_TRUE(read_host_facts(paths).verbs_devices.empty());
-  std::filesystem::remove_all(folder);
 }
 
 TEST(HostFactsParsing, ReadsCapabilitiesAndMounts) {
@@ -171,12 +163,12 @@ TEST_F(LocalChecks, ARedirectThatNothingComesByIsAWarningWhereConnectionsGoPast)
   for (const Check& check : local_checks(host_, proxy_)) EXPECT_NE(check.name, "bypass");
   proxy_.redirect_ports = {4540};
   proxy_.user = 2201;
-  EXPECT_EQ(status("bypass"), Check::Status::kWarn);
+  EXPECT_EQ(status("bypass"), Status::kWarn);
   proxy_.redirected = 1;
-  EXPECT_EQ(status("bypass"), Check::Status::kOk);
+  EXPECT_EQ(status("bypass"), Status::kOk);
   proxy_.redirected = 0;
   host_.sockets.clear();
-  EXPECT_EQ(status("bypass"), Check::Status::kOk);
+  EXPECT_EQ(status("bypass"), Status::kOk);
 }
 
 }  // namespace
