@@ -77,9 +77,7 @@ def layer_of(path):
 
 def check_arrows(tree):
     """A layer includes only the layers that its arrow reaches. Every source belongs to a layer."""
-    for path, text in tree.items():
-        if not path.endswith(source_tree.CXX_SUFFIXES) or path.startswith(OTHER_FOLDERS):
-            continue
+    for path, text in source_tree.cxx(tree, but=OTHER_FOLDERS):
         layer = layer_of(path)
         if layer not in ARROWS:
             yield path, 1, f"{layer} is no layer of ARROWS"
@@ -144,7 +142,7 @@ def check_layers(tree):
             for layer in ARROWS:
                 if layer not in seen:
                     yield path, 1, f"its table of layers has no row for {layer}"
-    used = {layer_of(path) for path in tree if path.endswith(source_tree.CXX_SUFFIXES)}
+    used = {layer_of(path) for path, _ in source_tree.cxx(tree)}
     for layer in ARROWS if "tests/tidy/arrows.py" in tree else ():
         if layer not in used:
             yield "tests/tidy/arrows.py", 1, f"there are no sources of {layer}"
@@ -172,8 +170,7 @@ def is_room(folder):
 def check_rooms(tree):
     """docs/architecture.md has the folders within layers, and no others."""
     page = "docs/architecture.md"
-    used = {path.rpartition("/")[0] for path in tree
-            if path.endswith(source_tree.CXX_SUFFIXES) and path.startswith(("proxy/", "cni/", "injector/"))}
+    used = {path.rpartition("/")[0] for path, _ in source_tree.cxx(tree, ("proxy/", "cni/", "injector/"))}
     shown = {folder: line for line, folder in rooms_of_architecture(tree.get(page, ""))}
     for folder, line in shown.items():
         if folder not in used:
@@ -186,9 +183,7 @@ def check_rooms(tree):
 
 def check_homes(tree):
     """A foreign library is included in its home folder only."""
-    for path, text in tree.items():
-        if not path.endswith(source_tree.CXX_SUFFIXES) or path.startswith("tests/"):
-            continue
+    for path, text in source_tree.cxx(tree, but="tests/"):
         for line, name, foreign in source_tree.includes(text):
             if not foreign or name.startswith(EVERYWHERE):
                 continue
@@ -202,9 +197,7 @@ def check_homes(tree):
 
 def check_pure_layers(tree):
     """wire and smc have no system call, clock, thread or log."""
-    for path, text in tree.items():
-        if not path.startswith(PURE_LAYERS) or not path.endswith(source_tree.CXX_SUFFIXES):
-            continue
+    for path, text in source_tree.cxx(tree, PURE_LAYERS):
         for line, name, _ in source_tree.includes(text):
             if IMPURE_INCLUDES.match(name):
                 yield path, line, f"{name} has no place in a pure layer"

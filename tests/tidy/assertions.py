@@ -1,7 +1,7 @@
 """Every SMC_ASSERT has a row in docs/assertions.md that says why nobody outside can reach it."""
 import re
 
-from source_tree import code_only
+from source_tree import code_only, cxx
 
 TABLE = "docs/assertions.md"
 FOLDERS = ("proxy/", "cni/", "injector/")
@@ -29,9 +29,7 @@ def check_assertions(tree):
         if match := ROW.match(line):
             rows[match[1], match[2].replace("\\|", "|")] = number
     found = set()
-    for path, text in tree.items():
-        if not path.startswith(FOLDERS) or not path.endswith((".cc", ".h")) or path == DEFINITION:
-            continue
+    for path, text in cxx(tree, FOLDERS, DEFINITION):
         for line, condition in conditions(text):
             found.add((path, condition))
             if (path, condition) not in rows:

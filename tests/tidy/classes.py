@@ -70,9 +70,7 @@ def counts(name, body):
 
 def measure(tree):
     """(class, path, line, private functions, data members) of each."""
-    for path, text in tree.items():
-        if not path.startswith(FOLDERS) or not path.endswith((".h", ".cc")):
-            continue
+    for path, text in source_tree.cxx(tree, FOLDERS):
         code = source_tree.code_only(text)
         for match in HEAD.finditer(code):
             if re.search(r"\benum\s+$", code[:match.start()]):

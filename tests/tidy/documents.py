@@ -2,6 +2,8 @@
 import re
 from pathlib import PurePosixPath
 
+from source_tree import resolved
+
 HISTORY = ("CHANGELOG.md", "docs/adr/")  # which names what is gone
 CODE = ("proxy/", "cni/", "injector/")
 # Labels and annotations that no pod's author writes.
@@ -29,13 +31,6 @@ def slug(heading):
 def anchors(text):
     outside = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     return {slug(heading) for heading in re.findall(r"^#+ (.+)$", outside, re.M)}
-
-
-def resolved(path, target):
-    parts = []
-    for part in (*PurePosixPath(path).parent.parts, *PurePosixPath(target).parts):
-        parts = parts[:-1] if part == ".." else parts + [part]
-    return "/".join(parts)
 
 
 def check_anchors(tree):

@@ -27,9 +27,7 @@ def check_headings(tree):
     headings = set(re.findall(r"^#+ (.+)$", tree.get("docs/wire.md", ""), re.M))
     if not headings:
         return
-    for path, text in tree.items():
-        if not path.endswith(source_tree.CXX_SUFFIXES):
-            continue
+    for path, text in source_tree.cxx(tree):
         for match in HEADING_REFERENCE.finditer(BREAK.sub(" ", text)):
             for heading in re.findall(r'"([^"]+)"', match[1]):
                 if heading not in headings:

@@ -43,8 +43,7 @@ def block(text, opening):
 
 
 def code_of(tree, excuse=(), folders=("proxy/",)):
-    return "\n".join(source_tree.code_only(text) for path, text in tree.items()
-                     if path.startswith(folders) and path.endswith((".h", ".cc")) and not path.startswith(excuse))
+    return "\n".join(source_tree.code_only(text) for _, text in source_tree.cxx(tree, folders, excuse))
 
 
 def members_of(body):

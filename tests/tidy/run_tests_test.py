@@ -32,6 +32,12 @@ add_test(NAME bad_case COMMAND false)
 add_test(NAME leaks COMMAND false)
 """
 
+def printed_by(function, *arguments):
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        function(*arguments)
+    return printed.getvalue()
+
+
 GTEST_REPORT = """<?xml version="1.0" encoding="UTF-8"?>
 <testsuites><testsuite name="Ring">
 <testcase name="Wraps" status="run" result="completed" classname="Ring"/>
@@ -69,14 +75,10 @@ class CountingResults(unittest.TestCase):
     def test_failures_keep_their_last_words(self):
         self.assertEqual(self.tally.last_words["dev/bad_case: Ring.Fills"], ["1 is not 2"])
         self.assertEqual(self.tally.last_words["dev/fails"], ["it was not so"])
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            run_tests.show(self.tally, 1)
-        self.assertIn("failed: dev/fails\n    it was not so\n", printed.getvalue())
+        self.assertIn("failed: dev/fails\n    it was not so\n", printed_by(run_tests.show, self.tally, 1))
 
     def test_what_was_not_tested_stands_first(self):
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            run_tests.show(self.tally, 1)
-        self.assertEqual(printed.getvalue().splitlines()[0], "skipped: dev/cases: Ring.Fills: no second port")
+        self.assertEqual(printed_by(run_tests.show, self.tally, 1).splitlines()[0], "skipped: dev/cases: Ring.Fills: no second port")
 
     def test_last_words_of_unittest_are_those_before_its_summary(self):
         words = run_tests.last_words("".join(f"line {number}\n" for number in range(20)) +
@@ -136,25 +138,19 @@ class RunningOutOfTime(unittest.TestCase):
         self.assertEqual(self.tally.passed, 1)
 
     def test_the_slowest_are_shown_and_the_last_line_tells_the_time(self):
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            run_tests.show(self.tally, 12.34)
-        *_, count, last = printed.getvalue().splitlines()
+        printed = printed_by(run_tests.show, self.tally, 12.34)
+        *_, count, last = printed.splitlines()
         self.assertEqual(count, "1 passed, 2 failed, 3 skipped")
         self.assertEqual(last, "test: FAILED in 12.3 minutes")
-        self.assertRegex(printed.getvalue(), "(?m)^ +1[.]\\d  timed/hangs$")
+        self.assertRegex(printed, "(?m)^ +1[.]\\d  timed/hangs$")
 
 
 class EndingTests(unittest.TestCase):
-    LINE = "1/2 Test  #1: hangs ....***Timeout {seconds} sec\n"
-
-    def stopped(self, seconds):
-        return run_tests.stopped_tests([self.LINE.format(seconds=seconds)], {"hangs": {"TIMEOUT": 1.0}}, run_tests.Deadline(0))
-
     def test_a_limit_that_was_nearly_reached_is_the_tests_own(self):
-        self.assertEqual(self.stopped("0.99"), frozenset())
-
-    def test_a_test_that_had_time_left_was_ended_by_the_deadline(self):
-        self.assertEqual(self.stopped("0.60"), {"hangs"})
+        """And a test that had time left was ended by the deadline."""
+        for seconds, ended_by_deadline in (("0.99", frozenset()), ("0.60", {"hangs"})):
+            line = f"1/2 Test  #1: hangs ....***Timeout {seconds} sec\n"
+            self.assertEqual(run_tests.stopped_tests([line], {"hangs": {"TIMEOUT": 1.0}}, run_tests.Deadline(0)), ended_by_deadline)
 
 
 class ChoosingQuickTests(unittest.TestCase):
@@ -162,20 +158,14 @@ class ChoosingQuickTests(unittest.TestCase):
     OBJECTS = {"tests/unit/smc/CMakeFiles/smc_test.dir/a.cc.o": {"tests/unit/smc/a.cc", "proxy/smc/group/link.h", "proxy/base/log.h"},
                "tests/unit/relay/CMakeFiles/relay_test.dir/b.cc.o": {"tests/unit/relay/b.cc", "proxy/relay/group/group.h"}}
 
-    def chosen(self, *changed):
-        return sorted(quick.folders_to_test(changed, self.OBJECTS, self.TESTS))
-
-    def test_a_source_chooses_the_tests_of_its_layer(self):
-        self.assertEqual(self.chosen("proxy/relay/group/group.cc"), ["tests/unit/relay"])
-
-    def test_a_header_chooses_every_test_that_includes_it(self):
-        self.assertEqual(self.chosen("proxy/base/log.h"), ["tests/unit/base", "tests/unit/smc"])
-
-    def test_a_new_test_chooses_itself(self):
-        self.assertEqual(self.chosen("tests/unit/smc/new_test.cc"), ["tests/unit/smc"])
-
-    def test_a_document_chooses_none(self):
-        self.assertEqual(self.chosen("docs/wire.md", "scripts/quick.py"), [])
+    def test_changes_choose_tests(self):
+        """A source those of its layer, a header every one that includes it, a new test itself, and a document none."""
+        for changed, chosen in ((["proxy/relay/group/group.cc"], ["tests/unit/relay"]),
+                                (["proxy/base/log.h"], ["tests/unit/base", "tests/unit/smc"]),
+                                (["tests/unit/smc/new_test.cc"], ["tests/unit/smc"]),
+                                (["docs/wire.md", "scripts/quick.py"], [])):
+            with self.subTest(changed):
+                self.assertEqual(sorted(quick.folders_to_test(changed, self.OBJECTS, self.TESTS)), chosen)
 
     def test_the_list_of_ninja_is_read(self):
         text = "a/CMakeFiles/x.dir/b.cc.o: #deps 2, deps mtime 1 (VALID)\n    ../../proxy/smc/group/link.h\n    /usr/include/stdio.h\n\n"
@@ -185,10 +175,8 @@ class ChoosingQuickTests(unittest.TestCase):
 
 class Announcing(unittest.TestCase):
     def test_duration_and_skips_come_first(self):
-        with contextlib.redirect_stdout(io.StringIO()) as printed, \
-                unittest.mock.patch("run_tests.reason_of", lambda name: f"no {name}"):
-            run_tests.announce(["dev", "release"], 2)
-        first, *rest = printed.getvalue().splitlines()
+        with unittest.mock.patch("run_tests.reason_of", lambda name: f"no {name}"):
+            first, *rest = printed_by(run_tests.announce, ["dev", "release"], 2).splitlines()
         self.assertRegex(first, "^Runs dev, release with 2 jobs: about [0-9]+ minutes")
         self.assertIn("  kubernetes_cluster_test: no cluster", rest)
         self.assertIn("  kubernetes_apiserver_test: no apiserver", rest)
@@ -227,10 +215,9 @@ class BuildingWhatDebianLacks(unittest.TestCase):
         (self.folder / "builds").write_text(f"#!/bin/sh\ncd '{self.folder}'\n{text}\n")
         (self.folder / "builds").chmod(0o755)
 
-    def build(self, *arguments):
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            go_programs.build_missing(*arguments)
-        return printed.getvalue()
+    @staticmethod
+    def build(*arguments):
+        return printed_by(go_programs.build_missing, *arguments)
 
     def test_what_is_missing_is_built_once_and_the_newest_is_found(self):
         self.assertEqual(self.build(["release"], 9), "Go builds fairlead-invented: about 9 minutes.\n")

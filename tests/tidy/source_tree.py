@@ -1,7 +1,7 @@
 """The texts that the checks look at, and C++ without what only people read."""
 import re
 import subprocess
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 CXX_SUFFIXES = (".h", ".cc", ".c")
 TEXT_SUFFIXES = CXX_SUFFIXES + (".py", ".sh", ".md", ".txt", ".cmake", ".yaml", ".yml", ".json",
@@ -32,6 +32,21 @@ def load(root):
         elif file.is_file() and path.endswith(PICTURE_SUFFIXES):
             tree[path] = ""
     return tree
+
+
+def cxx(tree, folders="", but=()):
+    """(path, text) of C and C++ in the tree, below these folders."""
+    for path, text in tree.items():
+        if path.endswith(CXX_SUFFIXES) and path.startswith(folders) and not path.startswith(but):
+            yield path, text
+
+
+def resolved(path, target):
+    """The path below the root to which a file's relative `target` leads."""
+    parts = []
+    for part in (*PurePosixPath(path).parent.parts, *PurePosixPath(target).parts):
+        parts = parts[:-1] if part == ".." else parts + [part]
+    return "/".join(parts) or "."
 
 
 TOKENS = re.compile(

@@ -65,9 +65,7 @@ def check_markers(tree):
 
 def check_banned(tree):
     """Calls and names that the house does without."""
-    for path, text in tree.items():
-        if not path.endswith(source_tree.CXX_SUFFIXES):
-            continue
+    for path, text in source_tree.cxx(tree):
         rules = [rule for rule in BANNED if path.startswith(rule[1]) and not path.startswith(rule[2])]
         for number, line in enumerate(source_tree.code_only(text).split("\n"), 1):
             for pattern, _, _, reason in rules:
@@ -108,8 +106,7 @@ def check_dead_files(tree):
     """Every source is built, every header included, every script called."""
     built = {word.strip(".") for path, text in tree.items() if path.endswith(("CMakeLists.txt", ".py"))
              for word in re.findall(r"[\w.-]+", text)}
-    included = {name for path, text in tree.items() if path.endswith(source_tree.CXX_SUFFIXES)
-                for _, name, _ in source_tree.includes(text)}
+    included = {name for _, text in source_tree.cxx(tree) for _, name, _ in source_tree.includes(text)}
     for path in tree:
         name, stem = PurePosixPath(path).name, PurePosixPath(path).stem
         if path.endswith((".cc", ".c")):
@@ -135,14 +132,14 @@ def is_word_of(word, text):
 def built_by_pattern(path, tree):
     """The CMakeLists.txt beside it says "${variable}_rest.cc", and names what the variable holds."""
     name = PurePosixPath(path).name
-    build = tree.get(normalise(PurePosixPath(path).parent / "CMakeLists.txt"), "")
+    build = tree.get(source_tree.resolved(path, "CMakeLists.txt"), "")
     return any(name.endswith(rest) and is_word_of(name.removesuffix(rest), build)
                for rest in re.findall(r"\$\{\w+\}(\w*\.\w+)", build))
 
 
 def check_links(tree):
     """A relative link of a document leads to a file."""
-    folders = {str(parent) for path in tree for parent in PurePosixPath(path).parents}
+    known = tree.keys() | {str(parent) for path in tree for parent in PurePosixPath(path).parents}
     for path, text in tree.items():
         if not path.endswith(".md"):
             continue
@@ -150,17 +147,5 @@ def check_links(tree):
             for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
                 if re.match(r"[a-z]+:", target):
                     continue
-                base = PurePosixPath(path).parent
-                resolved = normalise(base / target)
-                if resolved not in tree and resolved not in folders:
+                if source_tree.resolved(path, target) not in known:
                     yield path, number, f"the link {target} leads nowhere"
-
-
-def normalise(path):
-    parts = []
-    for part in path.parts:
-        if part == "..":
-            parts = parts[:-1]
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts) or "."
