@@ -2,11 +2,18 @@
 from expect import expect_stream
 
 COUNT = 200_000
-BOTH_WAYS = [["send", COUNT, 1], ["shutdown"], ["receive"]]
-AND_BACK = [["receive"], ["send", COUNT, 2], ["close"]]
 
 
-def talk_both_ways(stage, node, server, address, port, **how):
-    mine, theirs = stage.talk(node, server, address, port, BOTH_WAYS, AND_BACK, **how)
-    expect_stream(mine[0], theirs[0], "to the server")
-    expect_stream(theirs[1], mine[2], "to the client")
+def both_ways(count=COUNT, seed=1):
+    """Steps of the client and of the server, ending in half-closes: the client's end first."""
+    return ([["send", count, seed], ["shutdown"], ["receive"]],
+            [["receive"], ["send", count, seed + 1], ["close"]])
+
+
+def expect_both_ways(mine, theirs, what=""):
+    expect_stream(mine[0], theirs[0], f"{what}to the server")
+    expect_stream(theirs[1], mine[2], f"{what}to the client")
+
+
+def talk_both_ways(stage, node, server, address, port, count=COUNT, **how):
+    expect_both_ways(*stage.talk(node, server, address, port, *both_ways(count), **how))

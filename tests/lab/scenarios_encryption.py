@@ -9,13 +9,13 @@ from expect import expect, expect_equal
 from guest_proxy import redirected
 from node import BUILD, ROOT
 from scenario import scenario
-from scenarios_fallback import DECLINED_BY_PEER, expect_no_smcr, from_kernel, to_kernel
-from scenarios_pods import INBOUND, OUTBOUND, in_pod, start_in_pod
+from scenarios_fallback import expect_declined, to_kernel, with_kernel
+from scenarios_interop import both
+from scenarios_pods import INBOUND, OUTBOUND, REDIS, in_pod, start_redis
 
 SECONDS_OF_THE_PLUGIN = 120
 TRUSTED = {"smc": {"trusted_fabric": True, "option_program": "external"}}
 RUN_DIR = "/tmp/lab/cni"
-REDIS = 6379
 
 
 @contextlib.contextmanager
@@ -30,25 +30,11 @@ def told(stage, paths):
         note("")
 
 
-def expect_declined(role, proxy, counts):
-    """Checks a fallback by the proxy, for that reason; `role` is the kernel's."""
-    proxy.expect_fallback("encrypted_path", "local")
-    expect_no_smcr(counts)
-    expect_equal(counts["reasons"], {(role, DECLINED_BY_PEER): 1}, "reasons of the kernel")
-
-
-@scenario
-def encrypted_path_as_client(stage):
-    """the path to a kernel server is encrypted: the proxy sends a Decline for that reason instead of a Proposal"""
-    with told(stage, f"{stage.b.address}/32"):
-        expect_declined("server", *to_kernel(stage))
-
-
-@scenario
-def encrypted_path_as_server(stage):
-    """the path to a kernel client is encrypted: the proxy declines its Proposal for that reason"""
-    with told(stage, "all"):
-        expect_declined("client", *from_kernel(stage))
+@both
+def encrypted_path(stage, role):
+    """the path to a kernel is encrypted: the proxy sends a Decline for that reason, instead of a Proposal or for one"""
+    with told(stage, f"{stage.b.address}/32" if role == "client" else "all"):
+        expect_declined(role, *with_kernel(stage, role), "encrypted_path")
 
 
 @scenario
@@ -96,8 +82,7 @@ def plugged(stage, options=None):
             plugin(node, "ADD")
         proxies = [stage.proxy(node, [redirected("out", "outbound", OUTBOUND), redirected("in", "inbound", INBOUND)],
                                options, netns=pods.NAME) for node in (stage.a, stage.b)]
-        start_in_pod(stage.b, ["redis-server", "--port", REDIS, "--bind", "0.0.0.0", "--save", "",
-                               "--protected-mode", "no"], REDIS)
+        start_redis(stage.b)
         said = in_pod(stage.a, ["redis-cli", "-h", pods.address(stage.b), "-p", REDIS, "PING"])
         expect_equal(said.strip(), "PONG", "the server's answer")
         yield proxies

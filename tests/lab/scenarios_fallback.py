@@ -7,6 +7,7 @@ from exchange import talk_both_ways
 from expect import expect, expect_equal
 from kernel_smc import Change
 from scenario import scenario
+from scenarios_interop import both
 
 DECLINED_BY_PEER = 0x05000000
 NO_UEID_MATCH = 0x03030000
@@ -33,27 +34,28 @@ def from_kernel(stage, options=None):
     return proxy, change.look()
 
 
+def with_kernel(stage, role, options=None):
+    """The same, `role` is the proxy's."""
+    return (to_kernel if role == "client" else from_kernel)(stage, options)
+
+
 def expect_no_smcr(counts):
     expect_equal((counts["client_v2"], counts["server_v2"]), (0, 0), "SMC-R connections of the kernel")
 
 
-@scenario
-def no_device_of_ours_as_client(stage):
-    """the proxy sees no RDMA device: TCP to a kernel server, which gets a Decline"""
-    proxy, counts = to_kernel(stage, NO_RNIC)
-    proxy.expect_fallback("no_rdma_device", "local")
+def expect_declined(role, proxy, counts, reason, side="local", code=DECLINED_BY_PEER):
+    """Checks a fallback, by that side and as the kernel reports it; `role` is the proxy's."""
+    proxy.expect_fallback(reason, side)
     expect_no_smcr(counts)
-    # The program of the node side still writes the option, so the kernel expects CLC.
-    expect_equal(counts["reasons"], {("server", DECLINED_BY_PEER): 1}, "reasons of the kernel")
+    expect_equal(counts["reasons"], {("server" if role == "client" else "client", code): 1}, "reasons of the kernel")
 
 
-@scenario
-def no_device_of_ours_as_server(stage):
-    """the proxy sees no RDMA device and declines a kernel client's Proposal"""
-    proxy, counts = from_kernel(stage, NO_RNIC)
-    proxy.expect_fallback("no_rdma_device", "local")
-    expect_no_smcr(counts)
-    expect_equal(counts["reasons"], {("client", DECLINED_BY_PEER): 1}, "reasons of the kernel")
+@both
+def no_device_of_ours(stage, role):
+    """the proxy sees no RDMA device: TCP, and the kernel gets a Decline"""
+    proxy, counts = with_kernel(stage, role, NO_RNIC)
+    # The program of the node side still writes the option, so a kernel server expects CLC.
+    expect_declined(role, proxy, counts, "no_rdma_device")
 
 
 @scenario
@@ -73,22 +75,14 @@ def plain_tcp_client(stage):
     proxy.expect_fallback("peer_not_injected", "local")
 
 
-@scenario
-def no_common_ueid_as_client(stage):
-    """no UEID in common: a kernel server declines the proxy's Proposal"""
-    proxy, counts = to_kernel(stage, {"smc": {"ueids": ["OTHER"], "option_program": "external"}})
-    proxy.expect_fallback("no_device", "peer")
-    expect_no_smcr(counts)
-    expect_equal(counts["reasons"], {("server", NO_UEID_MATCH): 1}, "reasons of the kernel")
-
-
-@scenario
-def no_common_ueid_as_server(stage):
-    """no UEID in common: the proxy declines a kernel client's Proposal"""
-    proxy, counts = from_kernel(stage, {"smc": {"ueids": ["OTHER"], "option_program": "external"}})
-    proxy.expect_fallback("no_device", "local")
-    expect_no_smcr(counts)
-    expect_equal(counts["reasons"], {("client", DECLINED_BY_PEER): 1}, "reasons of the kernel")
+@both
+def no_common_ueid(stage, role):
+    """no UEID in common: the server declines the client's Proposal, whichever is the kernel"""
+    proxy, counts = with_kernel(stage, role, {"smc": {"ueids": ["OTHER"], "option_program": "external"}})
+    if role == "client":
+        expect_declined(role, proxy, counts, "no_device", "peer", NO_UEID_MATCH)
+    else:
+        expect_declined(role, proxy, counts, "no_device")
 
 
 @scenario

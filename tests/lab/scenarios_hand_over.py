@@ -2,8 +2,8 @@
 on in the next process, and come back to the RNIC there. A kernel at the other end gets an orderly end."""
 import json
 
-from exchange import AND_BACK, BOTH_WAYS
-from expect import expect, expect_equal, expect_stream, wait_until
+from exchange import talk_both_ways
+from expect import expect, expect_equal, wait_until
 from guest_proxy import PROXY, static
 from scenario import scenario
 from scenarios_links import ASKERS, Load
@@ -101,7 +101,5 @@ def replaced_beside_a_kernel(stage):
     how, seconds = stage.outcome(server, "held.0", 60)[0]
     stage.say(f"    {said}; the kernel's application saw {how} after {seconds} s")
     expect_equal(how, "reset", "what the kernel's application saw")
-    mine, theirs = stage.talk(stage.a, server, "127.0.0.1", port, BOTH_WAYS, AND_BACK)
-    expect_stream(mine[0], theirs[0], "to the server")
-    expect_stream(theirs[1], mine[2], "to the client")
+    talk_both_ways(stage, stage.a, server, "127.0.0.1", port)
     made.expect_smcr(1)

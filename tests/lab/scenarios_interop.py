@@ -1,5 +1,6 @@
 """The proxy and the kernel's SMC, each as client and as server, over Soft-RoCE. Every scenario has two
 directions. Both sides must report that the bytes used SMC-R, and the bytes must be equal."""
+from exchange import both_ways, expect_both_ways
 from expect import expect, expect_equal, expect_stream, wait_until
 from kernel_smc import Change
 from scenario import scenarios_by
@@ -36,11 +37,7 @@ class Way:
                                theirs=theirs, key=key, **{**self.how, **how})
 
     def exchange(self, count, seed=1):
-        """Both ways, ending in half-closes: the client's end first."""
-        mine, theirs = self.talk([["send", count, seed], ["shutdown"], ["receive"]],
-                                 [["receive"], ["send", count, seed + 1], ["close"]])
-        expect_stream(mine[0], theirs[0], "client to server")
-        expect_stream(theirs[1], mine[2], "server to client")
+        expect_both_ways(*self.talk(*both_ways(count, seed)))
 
     def expect_smcr(self, connections, at_least_bytes=0, version=2):
         """Checks on both sides: this many connections, no fallback, and the bytes by SMC-R."""
@@ -66,9 +63,7 @@ def collect(way, client, count):
         event = way.server.event(60)
         outcomes[event["key"]] = event["results"]
     for index, mine in enumerate(results):
-        theirs = outcomes[f"many.{index}"]
-        expect_stream(mine[0], theirs[0], f"connection {index} to the server")
-        expect_stream(theirs[1], mine[2], f"connection {index} to the client")
+        expect_both_ways(mine, outcomes[f"many.{index}"], f"connection {index} ")
 
 
 @both
@@ -92,9 +87,7 @@ def three_hundred_connections(stage, role):
     # connections at once, limits concurrent ones. A kernel client has to do the same itself.
     way = Way(stage, role, {"smc": {"handshake_timeout": "60s", "option_program": "external"},
                             "buffers": {"idle_timeout": "1s"}})
-    client = way.spawn([["send", 1000, 1], ["shutdown"], ["receive"]],
-                       [["receive"], ["send", 1000, 2], ["close"]], "many.",
-                       count=CONNECTIONS, at_once=CONNECTIONS, queue=role == "server")
+    client = way.spawn(*both_ways(1000), "many.", count=CONNECTIONS, at_once=CONNECTIONS, queue=role == "server")
     client.event(240)
     groups = way.proxy.get_json("/linkgroups")["link_groups"]
     collect(way, client, CONNECTIONS)
@@ -141,10 +134,7 @@ def abort(stage, role):
 def bulk(stage, role):
     """100 MB each way"""
     way = Way(stage, role, kernel_buffers=(1024 * KIB, 1024 * KIB))
-    mine, theirs = way.talk([["send", BULK_BYTES, 1], ["shutdown"], ["receive"]],
-                            [["receive"], ["send", BULK_BYTES, 2], ["close"]], timeout=300)
-    expect_stream(mine[0], theirs[0], "client to server")
-    expect_stream(theirs[1], mine[2], "server to client")
+    expect_both_ways(*way.talk(*both_ways(BULK_BYTES), timeout=300))
     way.expect_smcr(1, BULK_BYTES)
 
 

@@ -8,6 +8,7 @@ from guest_proxy import redirected
 from scenario import scenario
 
 OUTBOUND, INBOUND = 4540, 4543
+REDIS = 6379
 
 
 def pod_pair(stage, options=None):
@@ -33,6 +34,12 @@ def start_in_pod(node, argv, port):
     return server
 
 
+def start_redis(node):
+    """The address of its pod, where a server of redis listens."""
+    start_in_pod(node, ["redis-server", "--port", REDIS, "--bind", "0.0.0.0", "--save", "", "--protected-mode", "no"], REDIS)
+    return pods.address(node)
+
+
 def expect_only_smcr(proxies, at_least, resets=0):
     for proxy in proxies:
         metrics = proxy.expect_smcr(at_least)
@@ -48,10 +55,8 @@ def expect_only_smcr(proxies, at_least, resets=0):
 def redis_between_pods(stage):
     """redis-benchmark in a pod of a, redis-server in one of b, both unmodified"""
     proxies = pod_pair(stage)
-    host, port = pods.address(stage.b), 6379
-    start_in_pod(stage.b, ["redis-server", "--port", port, "--bind", "0.0.0.0", "--save", "",
-                           "--protected-mode", "no"], port)
-    said = in_pod(stage.a, ["redis-benchmark", "-h", host, "-p", port, "-c", "10", "-n", "500",
+    host = start_redis(stage.b)
+    said = in_pod(stage.a, ["redis-benchmark", "-h", host, "-p", REDIS, "-c", "10", "-n", "500",
                             "-d", "1000", "-t", "set,get", "-q"], timeout=120)
     expect_equal(len(re.findall(r"requests per second", said)), 2, said)
     expect_only_smcr(proxies, 20)
@@ -61,12 +66,10 @@ def redis_between_pods(stage):
 def earned_between_pods(stage):
     """a connection with one request stays TCP between the proxies; one with many requests or bytes earns SMC-R"""
     proxies = pod_pair(stage, {"smc": {"defer_bytes": "64KiB"}})
-    host, port = pods.address(stage.b), 6379
-    start_in_pod(stage.b, ["redis-server", "--port", port, "--bind", "0.0.0.0", "--save", "",
-                           "--protected-mode", "no"], port)
+    host = start_redis(stage.b)
     value = "x" * 100_000
     for request in (["PING"], ["-r", "40", "PING"], ["SET", "key", value], ["GET", "key"]):
-        said = in_pod(stage.a, ["redis-cli", "-h", host, "-p", port, *request], timeout=60)
+        said = in_pod(stage.a, ["redis-cli", "-h", host, "-p", REDIS, *request], timeout=60)
         expect(said.startswith(("PONG", "OK", value)), f"redis-cli {request[:2]}: {said[:80]}")
     for proxy in proxies:
         proxy.wait_idle()

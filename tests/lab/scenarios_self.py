@@ -1,5 +1,6 @@
 """The lab checks itself: two kernels without Fairlead between them."""
-from expect import expect, expect_equal, expect_stream, wait_until
+from exchange import talk_both_ways
+from expect import expect, expect_equal, wait_until
 from kernel_smc import Change
 from scenario import scenario
 
@@ -21,12 +22,7 @@ def kernel_to_kernel(stage):
     # After earlier changes of their devices, a first contact may fail.
     wait_until(lambda: kernels_agree(stage, server, port), "the kernels to speak SMC-R")
     a, b = Change(stage.kernels["a"]), Change(stage.kernels["b"])
-    mine, theirs = stage.talk(
-        stage.a, server, stage.b.address, port, family="smc",
-        mine=[["send", COUNT, 1], ["shutdown"], ["receive"]],
-        theirs=[["receive"], ["send", COUNT, 2], ["close"]])
-    expect_stream(mine[0], theirs[0], "a to b")
-    expect_stream(theirs[1], mine[2], "b to a")
+    talk_both_ways(stage, stage.a, server, stage.b.address, port, COUNT, family="smc")
     client, serving = a.look(), b.look()
     expect_equal(client["client_v2"], 1, "SMC-Rv2 connections of the client")
     expect_equal(serving["server_v2"], 1, "SMC-Rv2 connections of the server")
@@ -51,9 +47,5 @@ def tcp_to_kernel(stage):
     """a client without SMC reaches a kernel server, which falls back"""
     server, port = stage.serve(stage.b, "smc")
     b = Change(stage.kernels["b"])
-    mine, theirs = stage.talk(stage.a, server, stage.b.address, port,
-                              mine=[["send", COUNT, 1], ["shutdown"], ["receive"]],
-                              theirs=[["receive"], ["send", COUNT, 2], ["close"]])
-    expect_stream(mine[0], theirs[0], "a to b")
-    expect_stream(theirs[1], mine[2], "b to a")
+    talk_both_ways(stage, stage.a, server, stage.b.address, port, COUNT)
     expect_equal(b.look()["reasons"], {("server", 0x03010000): 1}, "reasons of the kernel")

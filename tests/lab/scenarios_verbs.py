@@ -2,7 +2,7 @@
 locked memory, which applies only to registration at a real device."""
 import re
 
-from exchange import talk_both_ways
+from exchange import both_ways, talk_both_ways
 from expect import expect, expect_equal
 from node import BUILD
 from scenario import scenario
@@ -44,9 +44,7 @@ CONNECTIONS = 48
 
 
 def exchange_at_once(way):
-    client = way.spawn([["send", 5000, 1], ["shutdown"], ["receive"]],
-                       [["receive"], ["send", 5000, 2], ["close"]], "many.",
-                       count=CONNECTIONS, at_once=CONNECTIONS)
+    client = way.spawn(*both_ways(5000), "many.", count=CONNECTIONS, at_once=CONNECTIONS)
     collect(way, client, CONNECTIONS)
 
 
