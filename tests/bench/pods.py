@@ -27,6 +27,11 @@ def run(*command, check=True):
                           text=True).stdout
 
 
+def redis_server(port):
+    return ["redis-server", "--bind", "0.0.0.0", "--port", str(port), "--save", "", "--appendonly", "no",
+            "--protected-mode", "no"]
+
+
 def build_loadgen(program):
     sources = [os.path.join(HERE, name) for name in ("loadgen.c", "loadgen_server.c")]
     run("cc", "-O2", "-o", program, *sources, "-lpthread")

@@ -9,20 +9,15 @@ went: in which system call, or in the proxies themselves. Two pods on one host, 
 """
 
 import argparse
-import json
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 
-from runner import installed
-from scale_cluster import SETTINGS, Cluster
-from targets import proxy_path
+from scale_cluster import SETTINGS, add_arguments, running
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ATTACH_SECONDS = 1.0  # perf opens hundreds of events before it counts, and does not say when
 SAMPLES_PER_SECOND = 1999  # no multiple of the kernel's ticks
 LEAST_SHARE = 0.5  # percent; rows below are added up
@@ -44,14 +39,14 @@ class Churn:
         command = [*watcher, "-p", self.pids]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as watching:
             time.sleep(ATTACH_SECONDS)
-            output, complaint = self.cluster.load(self.proxies.ports[0], "crr", clients, self.seconds, 64)
-            watching.send_signal(signal.SIGINT)
-            said = watching.communicate()[0]
-        if output is None:
-            raise RuntimeError(f"short connections: {complaint}")
+            try:
+                made = self.cluster.measure("short connections", self.proxies.ports[0], "crr", clients, self.seconds, 64)["n"]
+            finally:
+                watching.send_signal(signal.SIGINT)
+                said = watching.communicate()[0]
         if watching.returncode not in (0, -signal.SIGINT):
             raise RuntimeError(f"{' '.join(command)}: {said}")
-        return json.loads(output.splitlines()[0])["n"], said
+        return made, said
 
     def calls(self, clients):
         """System calls per connection, by name."""
@@ -100,28 +95,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", default="8,256", help="numbers of clients at once, comma-separated")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each of the two samples")
-    parser.add_argument("--proxy", default=proxy_path(ROOT), help="path of fairlead-proxy")
-    parser.add_argument("--ctl", default=os.path.join(ROOT, "build", "release", "proxy", "ctl", "fairleadctl"),
-                        help="path of fairleadctl")
-    parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
+    add_arguments(parser)
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("profile_churn.py needs root: it makes network namespaces")
-    if missing := installed("ip", "taskset", "sysctl", "cc", "redis-server", "perf", options.proxy, options.ctl):
-        sys.exit(f"missing: {', '.join(missing)}")
-    cluster = Cluster(options)
-    try:
-        cluster.open()
+    with running(options, "perf") as cluster:
         churn = Churn(cluster, options.seconds)
         for clients in map(int, options.clients.split(",")):
             calls = churn.calls(clients)
             made, shares = churn.shares(clients, os.path.join(cluster.pods.scratch, "perf.data"))
             show(clients, made, options.seconds, calls, shares)
         cluster.stop(churn.proxies)
-    except RuntimeError as error:
-        sys.exit(f"profile_churn: {error}")
-    finally:
-        cluster.close()
 
 
 if __name__ == "__main__":

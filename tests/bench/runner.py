@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import targets as target_list
 import workloads
-from pods import CONNECTIONS_MAX, Pods, build_loadgen
+from pods import CONNECTIONS_MAX, Pods, build_loadgen, redis_server
 from sampling import Sampler
 
 READY_SECONDS = 5.0
@@ -98,9 +98,7 @@ class Runner:
             load, redis = self.pods.port(), self.pods.port()
             started = [self.pods.start("B", [*wrap, self.loadgen, "server", "0.0.0.0", str(load)])]
             if self.wants_redis:
-                started.append(self.pods.start("B", [
-                    *wrap, "redis-server", "--bind", "0.0.0.0", "--port", str(redis), "--save", "",
-                    "--appendonly", "no", "--protected-mode", "no"]))
+                started.append(self.pods.start("B", [*wrap, *redis_server(redis)]))
             self.servers[wrap] = load, redis, started
         return self.servers[wrap]
 

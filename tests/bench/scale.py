@@ -14,7 +14,6 @@ Prints a table a part, and draws build/bench/scale.svg where matplotlib is insta
 """
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -24,12 +23,9 @@ import processes
 import report as bench_report
 import scale_report
 from pods import CONNECTIONS_MAX
-from runner import installed
-from scale_cluster import AT_ONCE, CROWDED, SETTINGS, Cluster, Proxies
+from scale_cluster import AT_ONCE, CROWDED, ROOT, SETTINGS, Proxies, add_arguments, running
 from scale_failover import failover
-from targets import proxy_path
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SETTLE_SECONDS = 1.0   # before memory is read: late acknowledgements, timers of the set-up
 CHURN_SLICE_SECONDS = 10
 SEND_BYTES = 131072
@@ -104,11 +100,8 @@ class Scale:
 
     def active(self):
         def measure(host, port, count):
-            output, complaint = self.cluster.load(port, "bulk", count, self.plan.seconds, SEND_BYTES,
-                                                  host)
-            if output is None:
-                raise RuntimeError(f"{count} streams: {complaint}")
-            return json.loads(output.splitlines()[0])["gbytes_per_s"]
+            return self.cluster.measure(f"{count} streams", port, "bulk", count, self.plan.seconds, SEND_BYTES,
+                                        host=host)["gbytes_per_s"]
         self.cluster.settings = AT_ONCE
         proxies = self.cluster.start_proxies("active")
         return self.beside_direct(proxies, self.cluster.app_port, measure)
@@ -145,11 +138,7 @@ class Scale:
         rows = []
         for _ in range(self.plan.churn_seconds // CHURN_SLICE_SECONDS):
             cpu = processes.on_cpu(proxies.all())[0]
-            output, complaint = self.cluster.load(proxies.ports[0], "crr", 8, CHURN_SLICE_SECONDS,
-                                                  64)
-            if output is None:
-                raise RuntimeError(f"short connections: {complaint}")
-            result = json.loads(output.splitlines()[0])
+            result = self.cluster.measure("short connections", proxies.ports[0], "crr", 8, CHURN_SLICE_SECONDS, 64)
             if result["fail"]:
                 raise RuntimeError(f"{result['fail']} of {result['n']} short connections failed")
             spent = processes.on_cpu(proxies.all())[0] - cpu
@@ -206,11 +195,8 @@ def parse_arguments():
     add = parser.add_argument
     add("--quick", action="store_true", help="few steps, short samples: a first look, no evidence")
     add("--only", default=",".join(PARTS), help=f"of {', '.join(PARTS)}, comma-separated")
-    add("--proxy", default=proxy_path(ROOT), help="path of fairlead-proxy")
-    add("--ctl", default=os.path.join(ROOT, "build", "release", "proxy", "ctl", "fairleadctl"),
-        help="path of fairleadctl")
     add("--out", default=os.path.join(ROOT, "build", "bench", "scale.json"))
-    add("--keep", action="store_true", help="keep the scratch folder with configurations and logs")
+    add_arguments(parser)
     options = parser.parse_args()
     options.parts = options.only.split(",")
     unknown = [part for part in options.parts if part not in PARTS]
@@ -221,23 +207,12 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    if os.geteuid() != 0:
-        sys.exit("scale.py needs root: it makes network namespaces")
-    missing = installed("ip", "taskset", "sysctl", "cc", "redis-server", options.proxy, options.ctl)
-    if missing:
-        sys.exit(f"missing: {', '.join(missing)}")
-    cluster = Cluster(options)
-    scale = Scale(cluster, PLANS[options.quick])
     report = {"about": bench_report.about(ROOT) | {"quick": options.quick}}
-    try:
-        cluster.open()
+    with running(options) as cluster:
+        scale = Scale(cluster, PLANS[options.quick])
         for part in options.parts:
             report[part] = getattr(scale, part)()
             bench_report.write_json(options.out, report)
-    except RuntimeError as error:
-        sys.exit(f"scale: {error}")
-    finally:
-        cluster.close()
     scale_report.print_tables(report)
     scale_report.draw(os.path.splitext(options.out)[0] + ".svg", report)
     print(f"report: {options.out}")

@@ -1,15 +1,19 @@
 """Proxies in two pods, their link groups, and connections that are held through them."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 
 import targets as target_list
-from pods import CONNECTIONS_MAX, SUBNET, Pods, build_loadgen
+from pods import CONNECTIONS_MAX, HERE, SUBNET, Pods, build_loadgen, redis_server
+from runner import installed
 
+ROOT = os.path.dirname(os.path.dirname(HERE))
 READY_SECONDS = 10.0
 POLL_SECONDS = 0.05
 HOLD_SECONDS = 900  # at most; a signal ends it
@@ -33,6 +37,30 @@ class Proxies:
         return [self.inbound, *self.outbound]
 
 
+def add_arguments(parser):
+    parser.add_argument("--proxy", default=target_list.proxy_path(ROOT), help="path of fairlead-proxy")
+    parser.add_argument("--ctl", default=os.path.join(ROOT, "build", "release", "proxy", "ctl", "fairleadctl"),
+                        help="path of fairleadctl")
+    parser.add_argument("--keep", action="store_true", help="keep the scratch folder with configurations and logs")
+
+
+@contextlib.contextmanager
+def running(options, *programs):
+    """A Cluster. Ends the program if that cannot be, or something in it goes wrong."""
+    if os.geteuid() != 0:
+        sys.exit(f"{os.path.basename(sys.argv[0])} needs root: it makes network namespaces")
+    if missing := installed("ip", "taskset", "sysctl", "cc", "redis-server", *programs, options.proxy, options.ctl):
+        sys.exit(f"missing: {', '.join(missing)}")
+    cluster = Cluster(options)
+    try:
+        cluster.open()
+        yield cluster
+    except RuntimeError as error:
+        sys.exit(f"{os.path.basename(sys.argv[0])}: {error}")
+    finally:
+        cluster.close()
+
+
 class Cluster:
     def __init__(self, options):
         self.options, self.settings = options, AT_ONCE
@@ -44,8 +72,7 @@ class Cluster:
         self.pods.open(["cubic", "reno"])
         build_loadgen(self.loadgen)
         self.pods.start("B", [self.loadgen, "server", "0.0.0.0", str(self.app_port)])
-        self.pods.start("B", ["redis-server", "--bind", "0.0.0.0", "--port", str(self.redis_port),
-                              "--save", "", "--appendonly", "no", "--protected-mode", "no"])
+        self.pods.start("B", redis_server(self.redis_port))
 
     def close(self):
         self.pods.close()
@@ -111,6 +138,13 @@ class Cluster:
         done = subprocess.run([self.options.ctl, "--admin", "unix:" + admin, "-o", "json", *words],
                               capture_output=True, text=True, check=False)
         return json.loads(done.stdout) if done.returncode in (0, 1) and done.stdout else {}
+
+    def measure(self, what, *load, **how):
+        """The load generator's report of a load."""
+        output, complaint = self.load(*load, **how)
+        if output is None:
+            raise RuntimeError(f"{what}: {complaint}")
+        return json.loads(output.splitlines()[0])
 
     def load(self, port, mode, size, seconds, last=None, host="127.0.0.1"):
         words = [self.loadgen, mode, host, str(port), str(size), str(seconds)]

@@ -58,6 +58,11 @@ class Commands:
     files: dict = field(default_factory=dict)  # name below the pair's directory: text
 
 
+def commands_with(form, place, files):
+    """One command for both sides; its blanks are for the pair's directory and the side."""
+    return Commands(form.format(place.directory, "a"), form.format(place.directory, "b"), files)
+
+
 @dataclass(frozen=True)
 class Target:
     name: str
@@ -84,8 +89,7 @@ def haproxy(name, global_lines="", default_lines="", connections_max=None):
                 "frontend in", f"  bind {bind}", "  default_backend out",
                 "backend out", f"  server next {to}", ""])
         command = "haproxy -db -f {}/{}.cfg"
-        return Commands(command.format(place.directory, "a"), command.format(place.directory, "b"),
-                        files)
+        return commands_with(command, place, files)
     return Target(name, make, "haproxy")
 
 
@@ -102,8 +106,7 @@ def nginx(name, server_lines=""):
                 f"  proxy_timeout {LONG};", server_lines,
                 "  server { listen %s; proxy_pass %s; }" % (bind, to), "}", ""])
         command = "nginx -c {}/{}.cfg"
-        return Commands(command.format(place.directory, "a"), command.format(place.directory, "b"),
-                        files)
+        return commands_with(command, place, files)
     return Target(name, make, "nginx")
 
 
@@ -128,8 +131,7 @@ def envoy(name):
                                "filter_chains": [{"filters": [relay]}]}],
                 "clusters": [cluster]}})
         command = "envoy -c {}/{}.json --concurrency 1 --disable-hot-restart --log-level off"
-        return Commands(command.format(place.directory, "a"), command.format(place.directory, "b"),
-                        files)
+        return commands_with(command, place, files)
     return Target(name, make, "envoy")
 
 
@@ -161,8 +163,7 @@ def fairlead(name, program, settings=None, over_smc=True):
         if other:  # tests/integration/other_devices_proxy.cc
             folder = os.path.join(os.path.dirname(program), "../tests/integration")
             command = f"env OTHER_DEVICES={other} {folder}/other_devices_proxy --config {{}}/{{}}.yaml"
-        return Commands(command.format(place.directory, "a"), command.format(place.directory, "b"),
-                        files)
+        return commands_with(command, place, files)
     return Target(name, make, program, over_smc=over_smc)
 
 

@@ -10,12 +10,9 @@ meaningful. The report is build/lab/bench.json.
 import argparse
 import atexit
 import json
-import shlex
 import shutil
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import bench_loads
@@ -25,6 +22,10 @@ import lab
 import scenario
 from node import ROOT, LabError
 from two_nodes import Lab
+
+sys.path.append(str(ROOT / "tests/bench"))
+
+import report as bench_report  # noqa: E402  that of the other benchmarks
 
 # MTU of RDMA: MTU of the network below it, which needs room for the headers.
 WIRE_MTU = {4096: 9000, 1024: 1500}
@@ -91,14 +92,6 @@ def show(mtu, samples):
               f"{row['to']}, at {row['at']} {row['limit']}", flush=True)
 
 
-def describe(options):
-    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"],
-                            capture_output=True, text=True, check=False).stdout.strip()
-    return {"commit": commit or "unknown", "date": time.strftime("%Y-%m-%d %H:%MZ", time.gmtime()),
-            "command": shlex.join(sys.argv), "seconds": options.secs, "units": {
-                name: unit for name, (unit, _) in WORKLOADS.items()}}
-
-
 def run(options, mtu):
     made = Lab(options.folder, initramfs.build, lab.say, WIRE_MTU[mtu])
     atexit.register(made.close)
@@ -127,7 +120,8 @@ def main():
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     lab.end_on_signals()
-    report = {"about": describe(options), "mtu": {}}
+    units = {name: unit for name, (unit, _) in WORKLOADS.items()}
+    report = {"about": {**bench_report.about(ROOT), "seconds": options.secs, "units": units}, "mtu": {}}
     try:
         if shutil.which("qemu-system-x86_64") is None:
             raise kernel.Unavailable("no qemu-system-x86_64; scripts/bootstrap.sh lab installs it")
