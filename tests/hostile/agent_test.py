@@ -46,6 +46,7 @@ import agent_steps  # pylint: disable=wrong-import-position
 import brokered  # pylint: disable=wrong-import-position
 import nri_runtime  # pylint: disable=wrong-import-position
 import plugin  # pylint: disable=wrong-import-position
+import resources  # pylint: disable=wrong-import-position
 import strange_files  # pylint: disable=wrong-import-position
 import wired  # pylint: disable=wrong-import-position
 from fake_api_server import FakeApiServer  # pylint: disable=wrong-import-position
@@ -65,7 +66,6 @@ SESSION_SECONDS = 0.25
 SEEDS_PER_CONTROL = 25
 CONTROL_SECONDS = 1.0
 SETTLED_SECONDS = 0.3
-BURN = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
 
 HONEST = {"honest-server", "honest-client"}
 PORT = 7000
@@ -99,11 +99,6 @@ GROWN_BYTES_MAX = (24 << 20) * max(1.0, harness.SLOWNESS)
 SETTLE_SECONDS_MAX = 2
 SIDECAR = {**brokered.BY_BROKER, "hand_over": {"socket": "@fairlead-keeper", "settle": f"{harness.seconds(1):g}s"},
            "admin": {"socket": "@fairlead-admin"}, "drain": {"timeout": "1s"}, "log": {"level": "info"}}
-PROCESS_USER = ("setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
-                "--bounding-set=-all", "--inh-caps=-all")
-
-# Freed memory that AddressSanitizer keeps: 256 MiB by default, which would look like a leak.
-os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=16"
 
 
 class Usage:
@@ -119,7 +114,7 @@ class Usage:
                 self.threads += 1
         self.descriptors = sum(map(len, tables))
         status = (tasks.parent / "status").read_text(encoding="utf-8")
-        self.resident = int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024
+        self.resident = resources.resident_bytes(status)
 
     @staticmethod
     def table(folder):
@@ -128,9 +123,8 @@ class Usage:
                 yield name, os.readlink(folder / name)
 
     def growth_since(self, before):
-        limits = (("descriptors", GROWN_DESCRIPTORS_MAX), ("threads", GROWN_THREADS_MAX), ("resident", GROWN_BYTES_MAX))
-        return [f"{name} {getattr(before, name)} -> {getattr(self, name)}" for name, limit in limits
-                if getattr(self, name) - getattr(before, name) > limit]
+        return resources.growth(before, self, {"descriptors": GROWN_DESCRIPTORS_MAX, "threads": GROWN_THREADS_MAX,
+                                               "resident": GROWN_BYTES_MAX})
 
 
 class Api(FakeApiServer):
@@ -164,7 +158,7 @@ class HostilePod:
         self.pod = pod
         join = f'ulimit -n {DESCRIPTORS_OF_PROCESS} && echo $$ > {pod.cgroup}/cgroup.procs && exec "$@"'
         self.process = subprocess.Popen(
-            ["nice", "-n", "19", "sh", "-c", join, "sh", *pod.command(*PROCESS_USER, sys.executable, "-B", program)],
+            ["nice", "-n", "19", "sh", "-c", join, "sh", *pod.command(*resources.HOSTILE_USER, sys.executable, "-B", program)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def begin(self, command):
@@ -497,10 +491,7 @@ class HostilePods(brokered.BrokerTest):
         """The gap of the pair while harmless programs use the processors as much."""
         time.sleep(SETTLED_SECONDS)
         self.check()
-        burners = [subprocess.Popen(["nice", "-n", "19", sys.executable, "-c", BURN.format(seconds=CONTROL_SECONDS)])
-                   for _ in self.hostile]
-        for burner in burners:
-            burner.wait()
+        resources.burn(CONTROL_SECONDS, len(self.hostile))
         report = self.client_report()
         self.assertEqual(self.without_strays(report["errors"]), [], f"control after {self.current}")
         return max(report["longest_gap_ms"], report["hanging_ms"])

@@ -20,7 +20,6 @@ import contextlib
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -34,6 +33,7 @@ import brokered  # pylint: disable=wrong-import-position
 import kinds  # pylint: disable=wrong-import-position
 import plugin  # pylint: disable=wrong-import-position
 import ports  # pylint: disable=wrong-import-position
+import resources  # pylint: disable=wrong-import-position
 from wired import harness  # pylint: disable=wrong-import-position
 
 # Fewer where sanitizers make each several times as long.
@@ -66,13 +66,6 @@ SEEDS_WITH_ALL_DEEDS = 500  # a deed is drawn only where an attack has reached i
 # Of the attacks of a family. The others meet a limit that earlier attacks of the same pod have used up.
 REACHED_SHARE_MIN = 0.4
 DRAWS_THAT_REACH = 10
-ATTACKER_USER = ("setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "--no-new-privs",
-                 "--bounding-set=-all", "--inh-caps=-all")
-BURN = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic() < end: pass"
-
-
-# Freed memory that AddressSanitizer keeps: 256 MiB by default, which would look like a leak.
-os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=16"
 
 
 class Usage:
@@ -82,15 +75,11 @@ class Usage:
         proc = Path("/proc") / str(pid)
         self.descriptors = len(os.listdir(proc / "fd"))
         self.mappings = len((proc / "maps").read_text(encoding="utf-8").splitlines())
-        status = (proc / "status").read_text(encoding="utf-8")
-        self.resident = int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024
+        self.resident = resources.resident_bytes((proc / "status").read_text(encoding="utf-8"))
 
     def growth_since(self, before):
-        """Resources that have grown beyond their limit, or nothing."""
-        limits = (("descriptors", LEAKED_DESCRIPTORS_MAX), ("mappings", LEAKED_MAPPINGS_MAX),
-                  ("resident", LEAKED_BYTES_MAX * harness.SLOWNESS))
-        return [f"{name} {getattr(before, name)} -> {getattr(self, name)}" for name, limit in limits
-                if getattr(self, name) - getattr(before, name) > limit]
+        return resources.growth(before, self, {"descriptors": LEAKED_DESCRIPTORS_MAX, "mappings": LEAKED_MAPPINGS_MAX,
+                                               "resident": LEAKED_BYTES_MAX * harness.SLOWNESS})
 
 
 class HostileNeighbour(brokered.BrokerTest):
@@ -157,7 +146,7 @@ class HostileNeighbour(brokered.BrokerTest):
                 continue
             attackers.append(subprocess.Popen(
                 ["nice", "-n", "19", *pod.command_in_cgroup(
-                    *ATTACKER_USER, sys.executable, "-B", str(self.binaries / "hostile/attacker.py"),
+                    *resources.HOSTILE_USER, sys.executable, "-B", str(self.binaries / "hostile/attacker.py"),
                     *self.victim_words, "--victim-port", str(LURED_PORT), *mine)],
                 stdout=subprocess.PIPE, text=True))
         for attacker in attackers:
@@ -167,19 +156,10 @@ class HostileNeighbour(brokered.BrokerTest):
             for action, count in json.loads(output.splitlines()[-1]).items():
                 self.actions[action] = self.actions.get(action, 0) + count
 
-    def burn(self, seconds):
-        burners = [subprocess.Popen(["nice", "-n", "19", sys.executable, "-c", BURN.format(seconds=seconds)])
-                   for _ in range(ATTACKERS)]
-        for burner in burners:
-            burner.wait()
-
     def usages(self):
         return {name: Usage(pid) for name, pid in (
             ("server sidecar", self.inbound.pid), ("client sidecar", self.outbound.pid), ("sidecar of version 1", self.legacy.pid),
-            ("fairlead-node", self.agent_pid()))}
-
-    def agent_pid(self):
-        return self.agent.pid
+            ("fairlead-node", self.agent.pid))}
 
     def test_innocent_pair_does_not_notice(self):
         self.actions = {}
@@ -195,7 +175,7 @@ class HostileNeighbour(brokered.BrokerTest):
         for start in range(0, len(seeds), SEEDS_PER_BLOCK):
             block = seeds[start:start + SEEDS_PER_BLOCK]
             self.current = f"control before seed {block[0]}"
-            quiet = self.measured(lambda: self.burn(seconds))
+            quiet = self.measured(lambda: resources.burn(seconds, ATTACKERS))
             self.current = f"HOSTILE_FIRST_SEED={block[0]} HOSTILE_SEEDS={len(block)}"
             began = time.monotonic()
             report = self.measured(lambda: self.attack(block))
