@@ -208,11 +208,17 @@ class ClusterTest(unittest.TestCase):
     def server(self):
         return self.config["clusters"][0]["cluster"]
 
-    def ctl(self, *words, text=None, environment=None):
+    def kubeconfig(self, text=None):
         path = self.folder / "config"
         path.write_text(yaml.safe_dump(self.config) if text is None else text)
-        return subprocess.run([CTL, *words, "--kubeconfig", path, "--timeout", "20"], capture_output=True, text=True, timeout=120,
-                              check=False, env={**os.environ, **(environment or {})})
+        return path
+
+    @staticmethod
+    def program(*command, **environment):
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment})
+
+    def ctl(self, *words, text=None):
+        return self.program(CTL, *words, "--kubeconfig", self.kubeconfig(text), "--timeout", "20")
 
     def refused(self, *words, text=None, arguments=("check",)):
         done = self.ctl(*arguments, text=text)
@@ -228,7 +234,13 @@ class ClusterTest(unittest.TestCase):
         checks = json.loads(done.stdout)["checks"]
         return done.returncode, [c for c in checks if c["status"] != "ok"], checks
 
-    def assert_named(self, name, *words, status="fail", others=()):
+    def assert_well(self):
+        """Nothing is wrong; returns all checks."""
+        _, wrong, checks = self.check()
+        self.assertEqual(wrong, [])
+        return checks
+
+    def assert_named(self, name, *words, status="fail", others=(), fix=""):
         """One line names the cause; lines about its consequences may follow."""
         code, wrong, _ = self.check()
         mine = [c for c in wrong if c["name"] == name]
@@ -236,6 +248,7 @@ class ClusterTest(unittest.TestCase):
         for word in words:
             self.assertIn(word, mine[0]["finding"])
         self.assertNotEqual(mine[0]["fix"], "")
+        self.assertIn(fix, mine[0]["fix"])
         self.assertEqual({c["name"] for c in wrong} - {name, *others}, set(), wrong)
         self.assertEqual(code, 2 if "fail" in {c["status"] for c in wrong} else 1)
 
@@ -261,12 +274,11 @@ class Kubeconfigs(ClusterTest):
         first, second = self.folder / "first", self.folder / "second"
         first.write_text(yaml.safe_dump({"contexts": self.config["contexts"], "users": self.config["users"]}))
         second.write_text(yaml.safe_dump({"clusters": self.config["clusters"], "current-context": "here"}))
-        done = subprocess.run([CTL, "check"], capture_output=True, text=True, timeout=120, check=False,
-                              env={**os.environ, "KUBECONFIG": f"{self.folder}/none:{first}:{second}"})
+        done = self.program(CTL, "check", KUBECONFIG=f"{self.folder}/none:{first}:{second}")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_what_is_no_kubeconfig(self):
-        missing = subprocess.run([CTL, "check", "--kubeconfig", "/nowhere/config"], capture_output=True, text=True, check=False)
+        missing = self.program(CTL, "check", "--kubeconfig", "/nowhere/config")
         self.assertEqual(missing.returncode, 2)
         self.assertIn("there is no file /nowhere/config; give --kubeconfig FILE", missing.stderr)
         self.refused("config: is no YAML: line", text="a: [")
@@ -477,10 +489,9 @@ class Clusters(ClusterTest):
 
     def test_31_cilium_takes_other_configurations_away(self):
         self.use_cilium()
-        self.assertEqual(self.check()[1], [])
+        self.assert_well()
         self.use_cilium(cni_exclusive="true")
-        self.assert_named("network", "Cilium", 'cni-exclusive: "true"')
-        self.assertIn("cni.exclusive=false", self.check()[1][0]["fix"])
+        self.assert_named("network", "Cilium", 'cni-exclusive: "true"', fix="cni.exclusive=false")
         self.assertEqual(self.ctl("check", "--pre").returncode, 2)
 
     def test_32_cilium_balances_sockets_of_pods(self):
@@ -488,10 +499,10 @@ class Clusters(ClusterTest):
                         {"bpf_lb_sock_hostns_only": "false", "kube_proxy_replacement": "strict"},
                         {"bpf_lb_sock_hostns_only": "false", "kube_proxy_replacement": "false", "bpf_lb_sock": "true"}):
             self.use_cilium(**changes)
-            self.assert_named("network", "Cilium", "bpf-lb-sock-hostns-only", "connect(2)", status="warn")
-            self.assertIn("socketLB.hostNamespaceOnly=true", self.check()[1][0]["fix"])
+            self.assert_named("network", "Cilium", "bpf-lb-sock-hostns-only", "connect(2)", status="warn",
+                              fix="socketLB.hostNamespaceOnly=true")
         self.use_cilium(bpf_lb_sock_hostns_only="false", kube_proxy_replacement="false", bpf_lb_sock="false")
-        self.assertEqual(self.check()[1], [])
+        self.assert_well()
 
     def test_33_cilium_whose_settings_are_out_of_sight(self):
         self.use_cilium()
@@ -502,13 +513,13 @@ class Clusters(ClusterTest):
 
     def test_34_calico_rewrites_at_connect(self):
         self.cluster["networks"] = [agent_of_network("calico-node", "calico-system")]
-        self.assertEqual(self.check()[1], [])
+        self.assert_well()
         for spec, words in (({"bpfEnabled": True}, "not set"),
                             ({"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "TCP"}, "TCP"),
                             ({"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "Enabled"}, "Enabled")):
             self.cluster["felix"] = {"spec": spec}
-            self.assert_named("network", "Calico", f"bpfConnectTimeLoadBalancing: {words}", status="warn")
-            self.assertIn("bpfConnectTimeLoadBalancing: Disabled", self.check()[1][0]["fix"])
+            self.assert_named("network", "Calico", f"bpfConnectTimeLoadBalancing: {words}", status="warn",
+                              fix="bpfConnectTimeLoadBalancing: Disabled")
         self.cluster["felix_group"] = "projectcalico.org/v3"
         self.assert_named("network", "bpfConnectTimeLoadBalancing: Enabled", status="warn")
         for spec in ({"bpfEnabled": False}, {"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "Disabled"},
@@ -520,14 +531,13 @@ class Clusters(ClusterTest):
         self.assert_named("network", "Calico", status="warn")
         self.cluster["networks"] = [agent_of_network("calico-node", "kube-system", ("FELIX_BPFENABLED", "true"),
                                                      ("FELIX_BPFCONNECTTIMELOADBALANCING", "Disabled"))]
-        self.assertEqual(self.check()[1], [])
+        self.assert_well()
 
     def test_35_namespaces_of_ambient_mode(self):
         self.cluster["namespaces"].append(named("shop", {"istio.io/dataplane-mode": "ambient"}))
-        self.assert_named("mesh", "Istio's ambient mode", "shop (pods: 1)", status="warn")
-        self.assertIn("istio.io/dataplane-mode=none", self.check()[1][0]["fix"])
+        self.assert_named("mesh", "Istio's ambient mode", "shop (pods: 1)", status="warn", fix="istio.io/dataplane-mode=none")
         self.cluster["namespaces"][-1]["metadata"]["name"] = "bank"
-        self.assertEqual(self.check()[1], [])
+        self.assert_well()
         self.cluster["namespaces"][-1]["metadata"]["labels"]["fairlead.io/inject"] = "enabled"
         self.assert_named("mesh", "bank (label fairlead.io/inject=enabled)", status="warn")
         self.assertEqual(self.ctl("check", "--pre").returncode, 1)
@@ -541,12 +551,11 @@ class Clusters(ClusterTest):
                 ({}, {"linkerd.io/inject": "enabled"}, "Linkerd's sidecars", "linkerd.io/inject: disabled"),
                 ({}, {"linkerd.io/inject": "ingress"}, "Linkerd's sidecars", "linkerd.io/inject: disabled")):
             self.cluster["namespaces"] = good_cluster(self.ca)["namespaces"] + [named("shop", labels, annotations)]
-            self.assert_named("mesh", words, "shop (pods: 1)", status="warn")
-            self.assertIn(fix, self.check()[1][0]["fix"])
+            self.assert_named("mesh", words, "shop (pods: 1)", status="warn", fix=fix)
         for labels, annotations in (({"istio-injection": "disabled", "istio.io/rev": "canary"}, {}),
                                     ({}, {"linkerd.io/inject": "disabled"}), ({"istio.io/dataplane-mode": "none"}, {})):
             self.cluster["namespaces"][-1] = named("shop", labels, annotations)
-            self.assertEqual(self.check()[1], [])
+            self.assert_well()
 
     def test_37_two_sidecars_in_a_pod(self):
         for annotation, mesh in (("sidecar.istio.io/status", "Istio"), ("linkerd.io/proxy-version", "Linkerd")):
@@ -560,51 +569,44 @@ class Clusters(ClusterTest):
         self.cluster["resources"] = {"cpu": "1", "rdma/hca_shared_devices_a": "1"}
         self.assert_named("rnic_resource", "no node offers rdma/hca_shared_devices_a", "no such resource at all")
         self.cluster["nodes"][0]["status"]["allocatable"] = {"cpu": "8", "rdma/hca_shared_devices_b": "63"}
-        self.assert_named("rnic_resource", "nodes offer: rdma/hca_shared_devices_b")
-        self.assertIn("proxy.rnicResource", self.check()[1][0]["fix"])
+        self.assert_named("rnic_resource", "nodes offer: rdma/hca_shared_devices_b", fix="proxy.rnicResource")
         self.cluster["nodes"][0]["status"]["allocatable"]["rdma/hca_shared_devices_a"] = "0"
-        self.assert_named("rnic_resource", "it is 0 on: n1")
-        self.assertIn("device plugin's pods", self.check()[1][0]["fix"])
+        self.assert_named("rnic_resource", "it is 0 on: n1", fix="device plugin's pods")
         self.cluster["nodes"][0]["status"]["allocatable"]["rdma/hca_shared_devices_a"] = "63"
-        _, wrong, checks = self.check()
-        self.assertEqual(wrong, [])
+        checks = self.assert_well()
         self.assertIn("rdma/hca_shared_devices_a on 1 nodes", [c["finding"] for c in checks])
 
     def test_39_openshift(self):
         self.cluster["openshift"] = {"kind": "APIGroup", "name": "security.openshift.io"}
-        _, wrong, checks = self.check()
-        self.assertEqual(wrong, [])
+        checks = self.assert_well()
         self.assertIn("openshift", {c["name"] for c in checks})
         self.cluster["dry_run"] = (403, {"message": 'pods "x" is forbidden: unable to validate against any security context '
                                          "constraint: provider restricted-v2: .initContainers[0].runAsUser: Invalid value: 2201"})
-        self.assert_named("injection", "no SCC of the pod's account permits uid 2201", "restricted-v2")
-        self.assertIn("oc adm policy add-scc-to-user nonroot-v2 -n shop", self.check()[1][0]["fix"])
+        self.assert_named("injection", "no SCC of the pod's account permits uid 2201", "restricted-v2",
+                          fix="oc adm policy add-scc-to-user nonroot-v2 -n shop")
         self.cluster["dry_run"] = None
         self.cluster["daemonsets"][0]["status"] = {"desiredNumberScheduled": 2, "numberReady": 0}
         self.cluster["daemonsets"][0]["spec"] = {"template": {"spec": {"serviceAccountName": "fairlead-node"}}}
-        self.assert_named("daemonset", "0 of 2 nodes ready", "SCC privileged")
-        self.assertIn("add-scc-to-user privileged -n fairlead-system -z fairlead-node", self.check()[1][0]["fix"])
+        self.assert_named("daemonset", "0 of 2 nodes ready", "SCC privileged",
+                          fix="add-scc-to-user privileged -n fairlead-system -z fairlead-node")
 
     def test_40_sandbox(self):
         self.cluster["nodes"][0]["metadata"]["labels"] = {"sandbox.gke.io/runtime": "gvisor"}
-        self.assert_named("sandbox", "gVisor", "shop/web-0", status="warn")
-        self.assertIn("fairlead.io/inject: disabled", self.check()[1][0]["fix"])
+        self.assert_named("sandbox", "gVisor", "shop/web-0", status="warn", fix="fairlead.io/inject: disabled")
         self.cluster["nodes"][0]["metadata"]["name"] = "other"
-        self.assertEqual(self.check()[1], [])
+        self.assert_well()
 
     def test_41_container_before_the_sidecar(self):
         self.cluster["in_front"] = ["vault-agent-init"]
-        self.assert_named("injection", "the init container vault-agent-init in front of the sidecar")
-        self.assertIn("behind fairlead-proxy", self.check()[1][0]["fix"])
+        self.assert_named("injection", "the init container vault-agent-init in front of the sidecar", fix="behind fairlead-proxy")
         self.cluster["in_front"] = []
         refusal = "the init container vault-agent-init comes before the sidecar fairlead-proxy"
         self.cluster["dry_run"] = (422, {"message": f'pods "x" is forbidden: ValidatingAdmissionPolicy: {refusal}'})
-        self.assert_named("injection", "is refused", refusal)
-        self.assertIn("which webhook adds", self.check()[1][0]["fix"])
+        self.assert_named("injection", "is refused", refusal, fix="which webhook adds")
 
     def test_reports_of_an_earlier_release_are_read(self):
         self.cluster["namespaces"] = []
-        self.assertEqual(self.check()[1], [])
+        self.assert_well()
 
     def test_29_list_without_an_end(self):
         self.cluster["endless"] = {"nodes"}
@@ -658,13 +660,11 @@ class Status(ClusterTest):
         """docs/check.md, by a kubeconfig in the environment; `status` has the tables that the page shows."""
         first, docker, plugin, (status,) = documented.groups("docs/check.md", "Questions to a cluster")
         self.assertTrue(docker[0].startswith("docker ") and plugin[0].startswith("sudo "))
-        path = self.folder / "config"
-        path.write_text(yaml.safe_dump(self.config))
+        path = self.kubeconfig()
         for line in (*first, status):
             program, *words = shlex.split(line)
             self.assertEqual(program, "fairleadctl")
-            done = subprocess.run([CTL, *words], capture_output=True, text=True, timeout=120, check=False,
-                                  env={**os.environ, "KUBECONFIG": str(path)})
+            done = self.program(CTL, *words, KUBECONFIG=str(path))
             self.assertEqual((done.returncode, done.stderr), (0, ""), line + done.stdout)
         page = (documented.ROOT / "docs/check.md").read_text(encoding="utf-8")
         for row in done.stdout.splitlines():
@@ -675,10 +675,7 @@ class Status(ClusterTest):
         link = self.folder / "kubectl-fairlead"
         if not link.exists():
             link.symlink_to(Path(CTL).resolve())
-        path = self.folder / "config"
-        path.write_text(yaml.safe_dump(self.config))
-        done = subprocess.run([link, "status"], capture_output=True, text=True, timeout=120, check=False,
-                              env={**os.environ, "KUBECONFIG": str(path)})
+        done = self.program(link, "status", KUBECONFIG=str(self.kubeconfig()))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import cluster
 import containers
 import go_programs
+import workload
 
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
 from suite import main, wait_until  # pylint: disable=wrong-import-position
 
 ROOT = Path(__file__).parents[2]
-DRIVER = "rdma.fairlead.test"
 EXPECTED = {name: json.loads((ROOT / f"tests/injection/expected/{name}.json").read_text())["pod"]
             for name in ("rnic_claim", "rnic_claim_of_the_pod")}
 RNICS = {"rxe0": (231, 192), "rxe1": (231, 193)}
@@ -31,13 +31,6 @@ def find_driver():
     """Its path, or the reason why it is missing."""
     found = go_programs.DRA_DRIVER.find("dra-driver")
     return (found, "") if found else (None, "no DRA driver, or an older one; scripts/dra_driver.sh builds it")
-
-
-def template(name, rnic):
-    selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].rnic == '{rnic}'"}}
-    request = {"name": "nic", "exactly": {"deviceClassName": "rnic", "selectors": [selector]}}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": name, "namespace": "shop"},
-            "spec": {"spec": {"devices": {"requests": [request]}}}}
 
 
 class Claims(unittest.TestCase):
@@ -61,10 +54,8 @@ class Claims(unittest.TestCase):
         cls.cluster.launch("dra-driver", "-node", cluster.NODE, "-kubeconfig", cls.cluster.config, "-cdi", cls.folder / "cdi",
                            "-sysfs", cls.folder / "sys")
         cls.cluster.apply(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
-            {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "rnic"},
-             "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]}},
-            template("rdma-nic", "rxe0"), template("nothing", "nothing"), template("none-there", "mlx5_0"))
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, workload.device_class(),
+            *(workload.claim_template(name, rnic) for name, rnic in (("rdma-nic", "rxe0"), ("nothing", "nothing"), ("none-there", "mlx5_0"))))
         cls.cluster.wait(lambda: cls.found("resourceslices"), "the ResourceSlice")
 
     @classmethod
@@ -118,7 +109,7 @@ class Claims(unittest.TestCase):
         wait_until(lambda: not self.cdi(), "the claim to be given back", 120)
 
     def test_a_claim_of_the_pod_itself_serves_the_sidecar(self):
-        own = {**template("shop-nic", "rxe0"), "kind": "ResourceClaim"}
+        own = {**workload.claim_template("shop-nic", "rxe0"), "kind": "ResourceClaim"}
         own["spec"] = own["spec"]["spec"]
         self.cluster.apply(own)
         self.create("brings", "rnic_claim_of_the_pod")

@@ -1,6 +1,7 @@
-"""Applications of a test cluster: redis in Deployments under Pod Security `restricted`, and their images."""
+"""Applications of a test cluster: redis in Deployments under Pod Security `restricted`, and their images. Claims of RNICs."""
 import containers
 
+DRA_DRIVER = "rdma.fairlead.test"  # tests/two_nodes/dra_driver/main.go
 VERSION = "0.1.0"
 IMAGES = {containers.FAIRLEAD: VERSION, containers.REDIS: "1", containers.PAUSE: "1"}
 SHOP = ("-n", "shop")
@@ -11,6 +12,20 @@ NAMESPACE = {"apiVersion": "v1", "kind": "Namespace",
              "metadata": {"name": "shop", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "redis", "namespace": "shop"},
            "spec": {"selector": {"app": "redis"}, "ports": [{"port": PORT}], "ipFamilyPolicy": "PreferDualStack"}}
+
+
+def device_class():
+    """A class of that driver's devices."""
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "rnic"},
+            "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRA_DRIVER}'"}}]}}
+
+
+def claim_template(name, rnic):
+    """Of claims for a device of this RNIC."""
+    selector = {"cel": {"expression": f"device.attributes['{DRA_DRIVER}'].rnic == '{rnic}'"}}
+    request = {"name": "nic", "exactly": {"deviceClassName": "rnic", "selectors": [selector]}}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"spec": {"devices": {"requests": [request]}}}}
 
 
 def deployment(name, **spec):

@@ -8,18 +8,7 @@ from expect import expect, expect_equal, wait_until
 from shop import BETWEEN, TCP
 
 UID = 2201
-DRIVER = "rdma.fairlead.test"
-CLASS = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "rnic"},
-         "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]}}
 AGENTS = ("-n", "fairlead-system", "rollout", "status", "daemonset/fairlead-node-roce", f"--timeout={SECONDS_TO_ROLL}s")
-
-
-def template(rnic):
-    """Of claims for a device of this RNIC."""
-    selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].rnic == '{rnic}'"}}
-    request = {"name": "nic", "exactly": {"deviceClassName": "rnic", "selectors": [selector]}}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": f"claim-{rnic}", "namespace": "shop"},
-            "spec": {"spec": {"devices": {"requests": [request]}}}}
 
 
 @contextlib.contextmanager
@@ -27,7 +16,7 @@ def drivers(stage):
     """The driver on both nodes, and agents that leave devices to it."""
     stage.place.install("upgrade", "--set", "node.rnicAccess=claim")
     stage.cluster.kubectl(*AGENTS, timeout=SECONDS_TO_ROLL + 30)
-    stage.cluster.apply(CLASS)
+    stage.cluster.apply(workload.device_class())
     try:
         for node in stage.nodes:
             node.serve("dra-driver", "-node", node.name, "-kubeconfig", "/run/kubeconfig")
@@ -53,7 +42,7 @@ def offered(stage, node):
 def claiming(stage, rnic, node):
     """A pod there whose sidecar claims this RNIC."""
     name = f"claims-{rnic}"
-    stage.cluster.apply(template(rnic))
+    stage.cluster.apply(workload.claim_template(f"claim-{rnic}", rnic))
     thing = workload.deployment(name, nodeSelector={"kubernetes.io/hostname": node.name})
     thing["spec"]["template"]["metadata"]["annotations"] = {"fairlead.io/rnic-claim-template": f"claim-{rnic}"}
     stage.cluster.apply(thing)
