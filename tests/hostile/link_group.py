@@ -137,11 +137,9 @@ class LinkGroup:
 
     # Messages
 
-    def header(self, kind, flags=0, version=None):
-        version = version or self.version
-        if version == 2:
-            return bytearray([VERSION_2 + kind, LLC_BYTES, 0, flags]) + bytearray(LLC_BYTES - 4)
-        return bytearray([kind, LLC_BYTES, 0, flags]) + bytearray(LLC_BYTES - 4)
+    def header(self, kind, flags=0):
+        first = VERSION_2 + kind if self.version == 2 else kind
+        return bytearray([first, LLC_BYTES, 0, flags]) + bytearray(LLC_BYTES - 4)
 
     def gid_of(self, link):
         return self.gid[:7] + bytes([link.port]) + self.gid[8:]

@@ -37,16 +37,13 @@ class Channel:
     def message_ring(self, side):
         return MESSAGE_OFFSET + side * MESSAGE_RING_BYTES
 
-    def say(self, kind, **fields):
+    def say(self, kind, source_port=1, destination_port=1, domain=0, source=0, destination=0, rkey=0, address=0, size=0,
+            instance=0, number=0):
         """Writes one control message, as a device does."""
-        values = dict(source_port=1, destination_port=1, domain=0, source=0, destination=0, rkey=0, address=0,
-                      size=0, instance=0, number=0)
-        values.update(fields)
         ring = self.control_ring(self.side)
         slot = ring + SLOTS_OFFSET + self.control_tail % CONTROL_SLOTS * SLOT_BYTES
-        CONTROL.pack_into(self.memory, slot, kind, values["source_port"], values["destination_port"],
-                          values["domain"], values["source"], values["destination"], values["rkey"],
-                          values["address"], values["size"], values["instance"], values["number"])
+        CONTROL.pack_into(self.memory, slot, kind, source_port, destination_port, domain, source, destination, rkey,
+                          address, size, instance, number)
         self.control_tail += 1
         self.word(ring, self.control_tail)
 
@@ -84,17 +81,6 @@ class Channel:
             data = b"".join(slot(head + index) for index in range(slots))
             self.word(ring + HEAD_OFFSET, head + slots)
             yield destination, data[MESSAGE_HEADER_BYTES:MESSAGE_HEADER_BYTES + length]
-
-    def heard(self):
-        """Control messages of the peer that are still in its ring."""
-        ring = self.control_ring(1 - self.side)
-        tail = self.word(ring)
-        messages = []
-        for index in range(max(0, tail - CONTROL_SLOTS), tail):
-            slot = ring + SLOTS_OFFSET + index % CONTROL_SLOTS * SLOT_BYTES
-            kind, _, _, domain, source, destination, rkey, address, size, _, _ = CONTROL.unpack_from(self.memory, slot)
-            messages.append((kind, domain, source, destination, rkey, address, size))
-        return messages
 
     def ring(self, times=1):
         for _ in range(times):
