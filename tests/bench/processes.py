@@ -67,23 +67,15 @@ def received_bytes(pid, device):
     return int(match.group(1)) if match else 0
 
 
-def proportional_kb(processes):
+def proportional_kb(processes, kinds="Pss"):
     """Memory, shared pages divided by the number of their users."""
-    total = 0
-    for pid in all_pids(processes):
-        match = re.search(r"\nPss:\s+(\d+)", read(f"/proc/{pid}/smaps_rollup"))
-        total += int(match.group(1)) if match else 0
-    return total
+    return sum(int(count) for pid in all_pids(processes)
+               for count in re.findall(rf"\n(?:{kinds}):\s+(\d+)", read(f"/proc/{pid}/smaps_rollup")))
 
 
 def proportional_data_kb(processes):
     """The same without programs and libraries, whose part for one process falls with each other."""
-    total = 0
-    for pid in all_pids(processes):
-        for kind in ("Anon", "Shmem"):
-            match = re.search(rf"\nPss_{kind}:\s+(\d+)", read(f"/proc/{pid}/smaps_rollup"))
-            total += int(match.group(1)) if match else 0
-    return total
+    return proportional_kb(processes, "Pss_Anon|Pss_Shmem")
 
 
 def machine_memory_kb():

@@ -115,21 +115,22 @@ class RealCluster(unittest.TestCase):
     def in_web(self, container, *words, check=True):
         return self.cluster.kubectl(*SHOP, "exec", "deploy/web", "-c", container, "--", *words, check=check)
 
+    def service_address(self):
+        return self.cluster.kubectl(*SHOP, "get", "service", "redis", "-o", "jsonpath={.spec.clusterIP}")
+
     def ping(self, times=1):
         """From a pod through the Service, over one connection."""
-        address = self.cluster.kubectl(*SHOP, "get", "service", "redis", "-o", "jsonpath={.spec.clusterIP}")
-        return "PONG" in self.in_web("redis", "redis-cli", "-h", address, "-r", str(times), "PING", check=False)
+        return "PONG" in self.in_web("redis", "redis-cli", "-h", self.service_address(), "-r", str(times), "PING", check=False)
 
     @contextlib.contextmanager
     def lasting(self, pause):
         """A connection from web to redis that asks for its own number every `pause` seconds: the list of answers so far.
         It is one connection as long as all answers are equal."""
-        address = self.cluster.kubectl(*SHOP, "get", "service", "redis", "-o", "jsonpath={.spec.clusterIP}")
+        address = self.service_address()
         log = self.folder / "lasting.log"
-        with open(log, "wb") as file, subprocess.Popen(
-                [*self.cluster.enter, "env", f"KUBECONFIG={self.cluster.config}", self.cluster.programs["kubectl"], *SHOP,
-                 "exec", "deploy/web", "-c", "redis", "--", "redis-cli", "-h", address, "-r", "1000000", "-i", str(pause),
-                 "CLIENT", "ID"], stdout=file, stderr=file) as client:
+        with open(log, "wb") as file, self.cluster.start_kubectl(
+                *SHOP, "exec", "deploy/web", "-c", "redis", "--", "redis-cli", "-h", address, "-r", "1000000", "-i", str(pause),
+                "CLIENT", "ID", stdout=file, stderr=file) as client:
             try:
                 yield lambda: log.read_text(encoding="ascii").splitlines()
             finally:

@@ -5,7 +5,6 @@ Kubernetes are looked for in the path and in the user's cache, where scripts/kub
 """
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -129,6 +128,9 @@ class ControlPlane:
     def kubectl(self, *words, check=True, **options):
         return self.in_node("env", f"KUBECONFIG={self.config}", self.programs["kubectl"], *words, check=check,
                             **options)
+
+    def start_kubectl(self, *words, **how):
+        return subprocess.Popen([*self.enter, "env", f"KUBECONFIG={self.config}", self.programs["kubectl"], *words], **how)
 
     def apply(self, *objects):
         self.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))

@@ -125,12 +125,7 @@ class Shop:
 
     def path(self, client, address):
         """The transport of one connection, determined while it is open."""
-        self.talks += 1
-        key = f"nothing{self.talks}"
-        begun = time.monotonic()
-        waits = self.start_lasting(client, address, f"BLPOP {key} {WAIT_SECONDS}")
-        try:
-            row = wait_until(lambda: self.row(client, address, waits, begun), f"a connection to {address}", WAIT_SECONDS)
+        with self.waiting(client, address, WAIT_SECONDS) as (row, _):
             if row["transport"] == "tcp":
                 return Path(TCP, row["reason"], "")
             groups = self.ctl(client, "linkgroups")["link_groups"]
@@ -138,6 +133,15 @@ class Shop:
             expect(group is not None, f"no link group {row['group']} in {groups}")
             (rnic,) = {link["rnic"] for link in group["links"]}
             return Path(RNICS[rnic], "", group["peer_host"])
+
+    @contextlib.contextmanager
+    def waiting(self, client, address, seconds):
+        """The row of a connection that waits for an item of a list, 0 seconds without an end; and the name of that list."""
+        self.talks += 1
+        key, begun = f"nothing{self.talks}", time.monotonic()
+        waits = self.start_lasting(client, address, f"BLPOP {key} {seconds}")
+        try:
+            yield wait_until(lambda: self.row(client, address, waits, begun), f"a connection to {address}", WAIT_SECONDS), key
         finally:
             waits.kill()
             waits.wait()
@@ -145,11 +149,7 @@ class Shop:
     @contextlib.contextmanager
     def held(self, client, address):
         """A connection over SMC-R that stays open, and still carries data at the end."""
-        self.talks += 1
-        key, begun = f"held{self.talks}", time.monotonic()
-        waits = self.start_lasting(client, address, f"BLPOP {key} 0")
-        try:
-            row = wait_until(lambda: self.row(client, address, waits, begun), f"a connection to {address}", WAIT_SECONDS)
+        with self.waiting(client, address, 0) as (row, key):
             expect(row["transport"] == "smcr", f"the connection that stays open is {row}")
             yield row
             now = {one["id"]: one["transport"] for one in self.ctl(client, "connections")["connections"]}
@@ -157,19 +157,14 @@ class Shop:
             self.in_pod(client, "redis", "redis-cli", "-h", address, "LPUSH", key, "arrived")
             wait_until(lambda: row["id"] not in [one["id"] for one in self.ctl(client, "connections")["connections"]],
                        "the held connection to get its answer", WAIT_SECONDS)
-        finally:
-            waits.kill()
-            waits.wait()
 
     def start_lasting(self, client, address, command):
         """A connection of redis-cli that has made enough requests to earn SMC-R, and then this one."""
         with tempfile.TemporaryFile("w+") as commands:
             commands.write("PING\n" * REQUESTS_TO_EARN + command + "\n")
             commands.seek(0)
-            return subprocess.Popen(
-                [*self.cluster.enter, "env", f"KUBECONFIG={self.cluster.config}", self.cluster.programs["kubectl"], *SHOP,
-                 "exec", "-i", client.name, "-c", "redis", "--", "redis-cli", "-h", address], stdin=commands,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            return self.cluster.start_kubectl(*SHOP, "exec", "-i", client.name, "-c", "redis", "--", "redis-cli", "-h", address,
+                                              stdin=commands, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def row(self, client, address, process, begun):
         """The connection that the client's application has had open to this destination since `begun`, once its
