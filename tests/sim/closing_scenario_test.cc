@@ -8,8 +8,6 @@
 namespace fairlead::sim {
 namespace {
 
-using std::chrono::seconds;
-
 constexpr std::size_t kSocketBytes = 4096;
 constexpr Duration kTalk = std::chrono::milliseconds(100);  // enough for a short conversation
 
@@ -32,15 +30,12 @@ TEST_P(ClosingScenario, AFinishedConnectionWaitsForAReaderThatStalls) {
           client_stalls ? stalled.connections[0].client : stalled.connections[0].server;
       reader.stall_after = 0;
       reader.stall = relay::kCloseAnswerWait + seconds(10);
-      World world(1);
-      Cluster cluster(world, stalled);
-      (void)cluster.run_until([] { return false; }, reader.stall - seconds(1));
+      Simulation cluster(stalled);
+      cluster.pass(reader.stall - seconds(1));
       for (Pod pod = 1; pod <= 2; ++pod)
         EXPECT_EQ(cluster.proxy(pod).worker()->session_count(), 1u) << bytes << ", pod " << pod;
-      const Outcome outcome = cluster.run();
-      EXPECT_FALSE(outcome.failure) << *outcome.failure;
-      EXPECT_TRUE(complete(outcome.ends[0])) << bytes;
-      EXPECT_EQ(outcome.over_smc, 2u);
+      SCOPED_TRACE(bytes);
+      cluster.finish_whole(2u);
     }
 }
 
@@ -84,16 +79,14 @@ TEST_P(ClosingScenario, AConnectionThatThePeerForgotEndsInAReset) {
   forgotten.connections.push_back(talk(500, 300));
   forgotten.connections[0].client.ending = Script::Ending::kAnswer;
   forgotten.connections[0].server.ending = Script::Ending::kAnswer;
-  World world(1);
-  Cluster cluster(world, forgotten);
-  (void)cluster.run_until([] { return false; }, kTalk);
+  Simulation cluster(forgotten);
+  cluster.pass(kTalk);
   ASSERT_TRUE(cluster.net().end_one());
-  const TimePoint ended = world.now();
+  const TimePoint ended = cluster.world.now();
   EXPECT_TRUE(cluster.run_until([&] { return cluster.conversation(0).over(); },
                                 relay::kClcConnectionEndWait + kTalk));
-  EXPECT_GE(world.now() - ended, relay::kClcConnectionEndWait);
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  EXPECT_GE(cluster.world.now() - ended, relay::kClcConnectionEndWait);
+  const Outcome outcome = cluster.finish();
   EXPECT_EQ(outcome.ends[0].client.received, 300u);
   EXPECT_EQ(outcome.ends[0].server.received, 500u);
   EXPECT_NE(outcome.ends[0].client.saw_error, 0);
@@ -106,14 +99,10 @@ TEST_P(ClosingScenario, AHalfClosedConnectionGoesOnWhenItsTcpConnectionHasEnded)
   Plan half = plan();
   half.connections.push_back(talk(1000, 0));
   half.connections[0].client.start_delay = 2 * relay::kClcConnectionEndWait;
-  World world(1);
-  Cluster cluster(world, half);
-  (void)cluster.run_until([] { return false; }, kTalk);
+  Simulation cluster(half);
+  cluster.pass(kTalk);
   ASSERT_TRUE(cluster.net().end_one());
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure) << *outcome.failure;
-  EXPECT_TRUE(complete(outcome.ends[0]));
-  EXPECT_EQ(outcome.over_smc, 2u);
+  cluster.finish_whole(2u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, ClosingScenario,

@@ -4,19 +4,11 @@
 namespace fairlead::sim {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 constexpr std::uint64_t kSeeds = 40;
+constexpr std::size_t kDeferBytes = 32 * config::kKibibyte;
 
 class Frames : public Scenario {
  protected:
-  Plan deferring(std::size_t bytes = 32 * config::kKibibyte) const {
-    Plan made = plan();
-    for (ProxySettings& settings : made.proxies) settings.config.smc.defer_bytes = bytes;
-    return made;
-  }
   static std::uint64_t shorts(Cluster& cluster) {
     std::uint64_t count = 0;
     for (Pod pod = 1; pod <= 2; ++pod)
@@ -27,26 +19,20 @@ class Frames : public Scenario {
 };
 
 TEST_P(Frames, ShortConnectionsMakeNoHandshake) {
-  Plan few = deferring();
+  Plan few = deferring(kDeferBytes);
   for (int i = 0; i < 20; ++i) few.connections.push_back(talk(300, 3000, microseconds(50) * i));
-  World world(1);
-  Cluster cluster(world, few);
-  (void)cluster.run_until([] { return false; }, milliseconds(500));
+  Simulation cluster(few);
+  cluster.pass(milliseconds(500));
   const std::uint64_t seen = shorts(cluster);
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure);
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 0U);
+  cluster.finish_whole(0U);
   EXPECT_EQ(seen, 40U);
 }
 
 TEST_P(Frames, ConnectionsThatLastBecomeSmc) {
   for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
-    Plan lasting = deferring();
+    Plan lasting = deferring(kDeferBytes);
     for (int i = 0; i < 4; ++i) lasting.connections.push_back(talk(400000, 400000));
-    const Outcome outcome = run(lasting, seed);
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
-    EXPECT_EQ(outcome.over_smc, 8U) << "seed " << seed;
+    run_whole(lasting, seed, 8U);
   }
 }
 
@@ -58,53 +44,39 @@ TEST_P(Frames, NobodyWaitsForAnApplicationThatDoesNotRead) {
     stalled.connections.push_back(talk(60000, 300000));
     stalled.connections[0].client.stall_after = 100 * seed;
     stalled.connections[0].client.stall = seconds(20);
-    const Outcome outcome = run(stalled, seed);
-    EXPECT_TRUE(complete(outcome.ends[0])) << "seed " << seed;
+    run_whole(stalled, seed);
   }
 }
 
 TEST_P(Frames, OneEndThatDoesNotDeferMeansAHandshakeAtOnce) {
   for (Pod pod = 1; pod <= 2; ++pod) {
-    Plan mixed = deferring();
+    Plan mixed = deferring(kDeferBytes);
     mixed.proxies[pod - 1U].config.smc.defer_bytes = 0;
     for (int i = 0; i < 5; ++i) mixed.connections.push_back(talk(10, 10));
-    const Outcome outcome = run(mixed, 1);
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-    EXPECT_EQ(outcome.over_smc, 10U);
+    run_whole(mixed, 1, 10U);
   }
 }
 
 // It is a fallback from the first byte, not a deferred connection.
 TEST_P(Frames, AnEncryptedPathAtTheClientIsAFallbackAtOnce) {
-  Plan encrypted = deferring();
+  Plan encrypted = deferring(kDeferBytes);
   encrypted.proxies[0].withheld = true;
   for (int i = 0; i < 5; ++i) encrypted.connections.push_back(talk(10, 10, microseconds(50) * i));
-  World world(1);
-  Cluster cluster(world, encrypted);
-  (void)cluster.run_until([] { return false; }, milliseconds(500));
-  const WorkerStats& client = cluster.proxy(1).stats();
-  EXPECT_EQ(client.fallback[Direction::kOutbound][Side::kLocal][FallbackReason::kIpsec].get(), 5U);
+  Simulation cluster(encrypted);
+  cluster.pass(milliseconds(500));
+  EXPECT_EQ(cluster.fallbacks(1, Side::kLocal, FallbackReason::kIpsec), 5U);
   EXPECT_EQ(shorts(cluster), 0U);
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure);
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+  cluster.finish_whole();
 }
 
 TEST_P(Frames, ARefusalAtTheHandOverMeansTcpWithoutLoss) {
-  using Kind = Fault::Kind;
   for (const Kind kind : {Kind::kRefuseMemory, Kind::kRefuseQueuePairs, Kind::kRefuseConnect})
     for (Pod pod = 1; pod <= 2; ++pod)
       for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         Plan refused = deferring(4096);
-        Fault fault;
-        fault.kind = kind;
-        fault.pod = pod;
-        fault.lasting = seconds(100);
-        refused.faults.push_back(fault);
+        refused.faults.push_back({.kind = kind, .pod = pod, .lasting = seconds(100)});
         for (int i = 0; i < 3; ++i) refused.connections.push_back(talk(100000, 100000));
-        const Outcome outcome = run(refused, seed);
-        for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
-        EXPECT_EQ(outcome.over_smc, 0U);
+        run_whole(refused, seed, 0U);
       }
 }
 
@@ -113,14 +85,9 @@ TEST_P(Frames, ADrainOfEitherEndLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
     for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
       Plan drained = deferring(4096);
-      Fault fault;
-      fault.kind = Fault::Kind::kDrain;
-      fault.pod = pod;
-      fault.at = microseconds(25 * seed);
-      drained.faults.push_back(fault);
+      drained.faults.push_back({.kind = Kind::kDrain, .at = microseconds(25 * seed), .pod = pod});
       for (int i = 0; i < 3; ++i) drained.connections.push_back(talk(100000, 100000));
-      const Outcome outcome = run(drained, seed);
-      for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
+      run_whole(drained, seed);
     }
 }
 
@@ -131,8 +98,7 @@ TEST_P(Frames, HalfClosedConnectionsEndInOrder) {
     closing.connections.push_back(talk(300000, 100 * seed));  // the server does
     closing.connections.push_back(talk(0, 200000));
     closing.connections.push_back(talk(200000, 0));
-    const Outcome outcome = run(closing, seed);
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
+    run_whole(closing, seed);
   }
 }
 
@@ -174,19 +140,15 @@ TEST_P(Frames, ACutIsAResetAndNoEnd) {
   for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
     Plan cut = deferring(4096);
     cut.stormy = true;
-    Fault fault;
-    fault.kind = Fault::Kind::kCut;
-    fault.at = microseconds(25 * seed);
-    cut.faults.push_back(fault);
+    cut.faults.push_back({.kind = Kind::kCut, .at = microseconds(25 * seed)});
     for (int i = 0; i < 3; ++i) cut.connections.push_back(talk(100000, 100000));
     run(cut, seed);
   }
 }
 
-constexpr DeviceKind kKinds[] = {{"Shared", true}, {"Rnic", false}};
-
-INSTANTIATE_TEST_SUITE_P(Device, Frames, testing::ValuesIn(kKinds),
-                         [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(Device, Frames,
+                         testing::Values(DeviceKind{"Shared", true}, DeviceKind{"Rnic", false}),
+                         name_of);
 
 }  // namespace
 }  // namespace fairlead::sim

@@ -4,25 +4,12 @@
 namespace fairlead::sim {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 constexpr std::uint64_t kSeeds = 100;
 
 class HandOver : public Scenario {
  protected:
   static void replace(Plan& plan, Pod pod, Duration at, Duration settle = seconds(5)) {
-    Fault fault;
-    fault.kind = Fault::Kind::kHandOver;
-    fault.pod = pod;
-    fault.at = at;
-    fault.grace = settle;
-    plan.faults.push_back(fault);
-  }
-  void expect_nothing_lost(const Plan& plan, std::uint64_t seed) const {
-    const Outcome outcome = run(plan, seed);
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << "seed " << seed;
+    plan.faults.push_back({.kind = Kind::kHandOver, .at = at, .pod = pod, .grace = settle});
   }
 };
 
@@ -34,22 +21,19 @@ TEST_P(HandOver, OfTcpLosesNothing) {
       for (int i = 0; i < 3; ++i) tcp.connections.push_back(talk(100000, 100000));
       tcp.connections.push_back(talk(100 * seed, 300000));
       replace(tcp, pod, microseconds(25 * seed));
-      expect_nothing_lost(tcp, seed);
+      run_whole(tcp, seed);
     }
 }
 
 TEST_P(HandOver, OfFramesLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
     for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
-      Plan framed = plan();
-      for (ProxySettings& settings : framed.proxies) {
-        settings.config.smc.defer_bytes = 64 * config::kKibibyte;
-        settings.config.smc.defer_time = seconds(1000);
-      }
+      Plan framed = deferring(64 * config::kKibibyte);
+      for (ProxySettings& settings : framed.proxies) settings.config.smc.defer_time = seconds(1000);
       for (int i = 0; i < 3; ++i) framed.connections.push_back(talk(20000, 20000));
       framed.connections.push_back(talk(100 * seed, 30000));
       replace(framed, pod, microseconds(10 * seed));
-      expect_nothing_lost(framed, seed);
+      run_whole(framed, seed);
     }
 }
 
@@ -57,35 +41,32 @@ TEST_P(HandOver, OfFramesLosesNothing) {
 TEST_P(HandOver, OfConnectionsThatEarnSmcLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
     for (std::uint64_t seed = 1; seed <= 3 * kSeeds; seed += kSweepStride) {
-      Plan earning = plan();
-      for (ProxySettings& settings : earning.proxies) settings.config.smc.defer_bytes = 4096;
+      Plan earning = deferring(4096);
       for (int i = 0; i < 3; ++i) earning.connections.push_back(talk(200000, 200000));
       earning.connections.push_back(talk(100 * seed, 300000));
       earning.connections.push_back(talk(300000, 100 * seed));
       replace(earning, pod, microseconds(25 * seed));
-      expect_nothing_lost(earning, seed);
+      run_whole(earning, seed);
     }
 }
 
 TEST_P(HandOver, OfBothAtOnceLosesNothing) {
   for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
-    Plan both = plan();
-    for (ProxySettings& settings : both.proxies) settings.config.smc.defer_bytes = 4096;
+    Plan both = deferring(4096);
     for (int i = 0; i < 3; ++i) both.connections.push_back(talk(200000, 200000));
     replace(both, 1, microseconds(50 * seed));
     replace(both, 2, microseconds(50 * seed + seed % 7 * 10));
-    expect_nothing_lost(both, seed);
+    run_whole(both, seed);
   }
 }
 
 TEST_P(HandOver, AgainAndAgainLosesNothing) {
   for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
-    Plan often = plan();
-    for (ProxySettings& settings : often.proxies) settings.config.smc.defer_bytes = 4096;
+    Plan often = deferring(4096);
     for (int i = 0; i < 3; ++i) often.connections.push_back(talk(2000000, 2000000));
     for (Pod i = 0; i < 10; ++i)
       replace(often, i % 2 + 1, milliseconds(3 * i) + microseconds(37 * seed));
-    expect_nothing_lost(often, seed);
+    run_whole(often, seed);
   }
 }
 
@@ -94,19 +75,16 @@ TEST_P(HandOver, AgainAndAgainLosesNothing) {
 TEST_P(HandOver, WithinAHandshakeLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
     for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
-      Plan stuck = plan();
-      for (ProxySettings& settings : stuck.proxies) settings.config.smc.defer_bytes = 4096;
+      Plan stuck = deferring(4096);
       // Of every second one the server ends early.
       stuck.connections.push_back(talk(40000, seed % 2 == 0 ? 40000 : 1000));
-      Fault stall;
-      stall.kind = Fault::Kind::kStall;
-      stall.pod = 3 - pod;
       // After the first frames, and before the link is confirmed at the client.
-      stall.at = microseconds(200 + seed * 4 / 5);
-      stall.lasting = seconds(2);
-      stuck.faults.push_back(stall);
+      stuck.faults.push_back({.kind = Kind::kStall,
+                              .at = microseconds(200 + seed * 4 / 5),
+                              .pod = peer_of(pod),
+                              .lasting = seconds(2)});
       replace(stuck, pod, milliseconds(100), milliseconds(100));
-      expect_nothing_lost(stuck, seed);
+      run_whole(stuck, seed);
     }
 }
 
@@ -114,18 +92,15 @@ TEST_P(HandOver, WithinAHandshakeLosesNothing) {
 TEST_P(HandOver, EndsThoughThePeerIsKilled) {
   for (Pod pod = 1; pod <= 2; ++pod)
     for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
-      Plan killed = plan();
+      Plan killed = deferring(4096);
       killed.stormy = true;
-      for (ProxySettings& settings : killed.proxies) settings.config.smc.defer_bytes = 4096;
       for (int i = 0; i < 3; ++i) killed.connections.push_back(talk(200000, 200000));
       replace(killed, pod, microseconds(50 * seed));
-      Fault kill;
-      kill.kind = Fault::Kind::kKill;
-      kill.pod = 3 - pod;
-      kill.at = microseconds(50 * seed + seed % 9 * 10);
-      kill.lasting = seconds(1);
-      killed.faults.push_back(kill);
-      (void)run(killed, seed);
+      killed.faults.push_back({.kind = Kind::kKill,
+                               .at = microseconds(50 * seed + seed % 9 * 10),
+                               .pod = peer_of(pod),
+                               .lasting = seconds(1)});
+      run(killed, seed);
     }
 }
 
@@ -133,13 +108,12 @@ TEST_P(HandOver, EndsThoughThePeerIsKilled) {
 TEST_P(HandOver, OfAnApplicationThatDoesNotReadLosesNothing) {
   for (Pod pod = 1; pod <= 2; ++pod)
     for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
-      Plan stalled = plan();
-      for (ProxySettings& settings : stalled.proxies) settings.config.smc.defer_bytes = 4096;
+      Plan stalled = deferring(4096);
       stalled.connections.push_back(talk(300000, 300000));
       stalled.connections[0].client.stall_after = 1000 * seed;
       stalled.connections[0].client.stall = seconds(20);
       replace(stalled, pod, milliseconds(500));
-      expect_nothing_lost(stalled, seed);
+      run_whole(stalled, seed);
     }
 }
 

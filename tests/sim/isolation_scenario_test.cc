@@ -10,9 +10,6 @@
 namespace fairlead::sim {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 constexpr Pod kServer = 1, kHostile = 2, kVictim = 3;
 constexpr std::size_t kBytes = 4096;
 
@@ -33,33 +30,41 @@ class Isolation : public Scenario {
     }
     return plan;
   }
-  static relay::Group& only_group_of(SimProxy& proxy) {
-    EXPECT_EQ(proxy.worker()->groups().peers().count(), 1u);
-    relay::Group* only = nullptr;
-    proxy.worker()->groups().peers().for_each([&](relay::Group& group) { only = &group; });
-    return *only;
+  static void wait_until_both_talk(Simulation& cluster) {
+    const auto both_talk = [&] {
+      return cluster.proxy(kServer).worker()->groups().peers().count() == 2;
+    };
+    (void)cluster.run_until(both_talk, seconds(1));
+    cluster.pass(milliseconds(2));
   }
   // The server's group with that client.
-  static relay::Group& group_towards(SimProxy& server, SimProxy& client) {
-    const QpNumber peer = only_group_of(client).transport().queue_pair(0)->number();
+  static relay::Group& group_towards(Simulation& cluster, Pod client) {
+    const QpNumber peer = cluster.only_group_of(client).transport().queue_pair(0)->number();
     relay::Group* towards = nullptr;
-    server.worker()->groups().peers().for_each([&](relay::Group& group) {
+    cluster.proxy(kServer).worker()->groups().peers().for_each([&](relay::Group& group) {
       if (group.protocol().links()[0]->peer().queue_pair == peer) towards = &group;
     });
     return *towards;
   }
+  // The hostile client sends this on its link.
+  static void send(Simulation& cluster, rdma::WorkRequest request) {
+    request.signaled = true;
+    relay::Group& hostile = cluster.only_group_of(kHostile);
+    ASSERT_TRUE(hostile.transport().queue_pair(0)->post({&request, 1}));
+    cluster.proxy(kHostile).devices()[0]->ring_doorbells();
+  }
+  static void expect_only_the_hostile_one_ends(Simulation& cluster) {
+    const Outcome outcome = cluster.finish();
+    EXPECT_NE(outcome.ends[0].client.saw_error, 0);
+    EXPECT_TRUE(complete(outcome.ends[1]));
+  }
 };
 
 TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
-  World world(1);
-  Cluster cluster(world, two_peers());
-  const auto both_talk = [&] {
-    return cluster.proxy(kServer).worker()->groups().peers().count() == 2;
-  };
-  (void)cluster.run_until(both_talk, seconds(1));
-  (void)cluster.run_until([] { return false; }, milliseconds(2));
-  relay::Group& hostile = only_group_of(cluster.proxy(kHostile));
-  relay::Group& target = group_towards(cluster.proxy(kServer), cluster.proxy(kVictim));
+  Simulation cluster(two_peers());
+  wait_until_both_talk(cluster);
+  relay::Group& hostile = cluster.only_group_of(kHostile);
+  relay::Group& target = group_towards(cluster, kVictim);
   // The end of each slab, where no element is in use yet.
   const rdma::RegisteredBuffer& own = hostile.memory().rmbs().buffer({0, RmbIndex{1}});
   const rdma::RegisteredBuffer& prey = target.memory().rmbs().buffer({0, RmbIndex{1}});
@@ -67,30 +72,19 @@ TEST_P(Isolation, AKeyOfAnotherPeersMemoryKillsOnlyWhoUsesIt) {
   std::memset(own.bytes().last(kBytes).data(), 0xee, kBytes);
   rdma::WorkRequest write;
   write.kind = rdma::WorkRequest::Kind::kWrite;
-  write.signaled = true;
   write.from = {&own, own.bytes().size() - kBytes, kBytes};
   write.to = {prey.rkey(), RemoteAddress{prey.address().value + prey.bytes().size() - kBytes}};
-  ASSERT_TRUE(hostile.transport().queue_pair(0)->post({&write, 1}));
-  cluster.proxy(kHostile).devices()[0]->ring_doorbells();
+  send(cluster, write);
   (void)cluster.run_until([&] { return cluster.conversation(0).client->report().saw_error != 0; },
                           seconds(1));
   EXPECT_TRUE(std::all_of(written.begin(), written.end(),
                           [](std::byte byte) { return byte == std::byte{0}; }));
-
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure) << *outcome.failure;
-  EXPECT_NE(outcome.ends[0].client.saw_error, 0);
-  EXPECT_TRUE(complete(outcome.ends[1]));
+  expect_only_the_hostile_one_ends(cluster);
 }
 
 TEST_P(Isolation, AMalformedLinkMessageEndsTheGroupOfItsSender) {
-  World world(1);
-  Cluster cluster(world, two_peers());
-  const auto both_talk = [&] {
-    return cluster.proxy(kServer).worker()->groups().peers().count() == 2;
-  };
-  (void)cluster.run_until(both_talk, seconds(1));
-  (void)cluster.run_until([] { return false; }, milliseconds(2));
+  Simulation cluster(two_peers());
+  wait_until_both_talk(cluster);
   std::vector<wire::DeleteLink> deletions;
   Fabric& fabric = cluster.proxy(kHostile).devices()[0]->fabric();
   fabric.on_message = [&, usual = fabric.on_message](const SimQueuePair& sender,
@@ -104,20 +98,14 @@ TEST_P(Isolation, AMalformedLinkMessageEndsTheGroupOfItsSender) {
   // CONFIRM_RKEY of version 2 with 200 other links.
   std::array<std::byte, wire::kLlcBytes> message{std::byte{0x26}, std::byte{wire::kLlcBytes}};
   message[4] = std::byte{200};
-  rdma::WorkRequest send;
-  send.kind = rdma::WorkRequest::Kind::kSend;
-  send.signaled = true;
-  send.message = message;
-  ASSERT_TRUE(only_group_of(cluster.proxy(kHostile)).transport().queue_pair(0)->post({&send, 1}));
-  cluster.proxy(kHostile).devices()[0]->ring_doorbells();
-
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure) << *outcome.failure;
+  rdma::WorkRequest malformed;
+  malformed.kind = rdma::WorkRequest::Kind::kSend;
+  malformed.message = message;
+  send(cluster, malformed);
+  expect_only_the_hostile_one_ends(cluster);
   ASSERT_FALSE(deletions.empty());
   EXPECT_TRUE(deletions[0].all);
   EXPECT_EQ(deletions[0].reason, wire::DeleteLinkReason::kProtocolViolation);
-  EXPECT_NE(outcome.ends[0].client.saw_error, 0);
-  EXPECT_TRUE(complete(outcome.ends[1]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Isolation,

@@ -5,10 +5,6 @@
 namespace fairlead::sim {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 constexpr std::uint64_t kSeeds = 8;
 constexpr std::size_t kMiB = 1024 * config::kKibibyte;
 // More than all buffers between two applications hold, but less than frames may carry.
@@ -125,11 +121,9 @@ TEST_P(Limits, ADrainEndsNoneEither) {
       Plan drained = limited(begin, 4 * kMiB);
       for (int i = 0; i < 4; ++i) drained.connections.push_back(standing());
       add_crowd(drained, 30);
-      Fault fault;
-      fault.kind = Fault::Kind::kDrain;
-      fault.pod = seed % 2 == 0 ? 1 : 2;
-      fault.at = milliseconds(4) + microseconds(200) * seed;
-      drained.faults.push_back(fault);
+      drained.faults.push_back({.kind = Kind::kDrain,
+                                .at = milliseconds(4) + microseconds(200) * seed,
+                                .pod = seed % 2 == 0 ? Pod{1} : Pod{2}});
       expect_whole(run(drained, seed), 4, seed);
     }
 }
@@ -146,9 +140,7 @@ TEST_P(Limits, AWaitForAFirstContactEndsInTcp) {
   }
 }
 
-constexpr DeviceKind kKinds[] = {kAddressable, kStaged};
-
-INSTANTIATE_TEST_SUITE_P(Device, Limits, testing::ValuesIn(kKinds), sim::name_of);
+INSTANTIATE_TEST_SUITE_P(Device, Limits, testing::Values(kAddressable, kStaged), sim::name_of);
 
 }  // namespace
 }  // namespace fairlead::sim

@@ -4,10 +4,6 @@
 namespace fairlead::sim {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 constexpr Pod kServer = 1;
 constexpr unsigned kPeers = 50;
 // Registered memory, with a proxy's default buffer sizes. In addition the queues of the queue pair
@@ -37,18 +33,14 @@ class Peers : public Scenario {
 };
 
 TEST_P(Peers, CostOneRingInEachDirectionAndFewMessages) {
-  World world(1);
-  Cluster cluster(world, many_peers());
+  Simulation cluster(many_peers());
   SimProxy& server = cluster.proxy(kServer);
   const SimDevice& device = *server.devices()[0];
   const std::size_t before = device.locked_bytes();
-  (void)cluster.run_until([] { return false; }, milliseconds(500));
+  cluster.pass(milliseconds(500));
   ASSERT_EQ(server.worker()->groups().peers().count(), kPeers);
   EXPECT_LE(device.locked_bytes() - before, kPeers * kPinnedAPeerMax);
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure) << *outcome.failure;
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 2U * kPeers);
+  cluster.finish_whole(2U * kPeers);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Peers,

@@ -6,10 +6,6 @@
 namespace fairlead::sim {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 constexpr std::uint64_t kSeeds = 40;
 // Registered for messages at the start: by the worker for all links, or for its one link group.
 std::size_t receive_bytes(const DeviceKind& kind) {
@@ -20,9 +16,7 @@ std::size_t receive_bytes(const DeviceKind& kind) {
 TEST_P(Scenario, QuietConnectionsAreSmcAndComplete) {
   Plan quiet = plan();
   for (int i = 0; i < 20; ++i) quiet.connections.push_back(talk(60000, 50000));
-  const Outcome outcome = run(quiet, 1);
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 40u);
+  run_whole(quiet, 1, 40u);
 }
 
 // Values that a polling worker uses: the streams that it reads itself, and the size of a portion.
@@ -36,34 +30,28 @@ TEST_P(Scenario, AWorkerKnowsWhetherOneOrManyAreActive) {
     Plan active = plan();
     active.proxies[0].option_available = expected.smc;
     for (int i = 0; i < expected.connections; ++i) {
-      active.connections.push_back(talk(200000, 200000));
-      active.connections.back().client.pause_max = milliseconds(5);
+      active.connections.push_back(pausing(talk(200000, 200000), milliseconds(5)));
     }
-    World world(1);
-    Cluster cluster(world, active);
-    (void)cluster.run_until([] { return false; }, milliseconds(20));
+    Simulation cluster(active);
+    cluster.pass(milliseconds(20));
     relay::Worker& worker = *cluster.proxy(1).worker();
     EXPECT_EQ(worker.session_count(), static_cast<std::size_t>(expected.connections));
     EXPECT_EQ(worker.single_active(), expected.single) << expected.connections;
     EXPECT_EQ(worker.many_active(), expected.many) << expected.connections;
-    EXPECT_FALSE(cluster.run().failure);
+    cluster.finish();
   }
 }
 
 // Connections that pause give back pages of each other's memory, and go on at any moment of that.
 TEST_P(Scenario, NothingIsLostWithThePagesOfIdleConnections) {
   for (std::uint64_t seed = 1; seed <= kSeeds; seed += kSweepStride) {
-    Plan pausing = plan();
+    Plan idle = plan();
     for (int i = 0; i < 4; ++i) {
-      pausing.connections.push_back(talk(60000, 60000));
-      for (Script* script :
-           {&pausing.connections.back().client, &pausing.connections.back().server})
+      idle.connections.push_back(talk(60000, 60000));
+      for (Script* script : {&idle.connections.back().client, &idle.connections.back().server})
         script->pause_max = 3 * relay::kIdlePagesAfter;
     }
-    const Outcome outcome = run(pausing, seed);
-    EXPECT_FALSE(outcome.failure) << *outcome.failure;
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends)) << seed;
-    EXPECT_EQ(outcome.over_smc, 8u);
+    const Outcome outcome = run_whole(idle, seed, 8u);
     if (!GetParam().addressable) continue;
     EXPECT_GT(outcome.pages_returned, 0u) << seed;
   }
@@ -103,23 +91,17 @@ TEST_P(Scenario, ResetThatArrivesWithDataIsNoEnd) {
 
 // Any refusal by a device of either side before the first byte leads to TCP.
 TEST_P(Scenario, RefusalOfADeviceMeansTcp) {
-  using Kind = Fault::Kind;
   for (const Kind kind :
        {Kind::kRefuseMemory, Kind::kRefuseQueuePairs, Kind::kRefuseConnect, Kind::kRefuseRemote})
     for (Pod pod = 1; pod <= 2; ++pod)
       for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         if (kind == Kind::kRefuseRemote && !GetParam().addressable) continue;
         Plan refused = plan();
-        Fault fault;
-        fault.kind = kind;
-        fault.pod = pod;
-        fault.lasting = seconds(100);
-        refused.faults.push_back(fault);
+        refused.faults.push_back({.kind = kind, .pod = pod, .lasting = seconds(100)});
         for (int i = 0; i < 4; ++i)
           refused.connections.push_back(talk(20000, 20000, microseconds(10 + 20 * i)));
-        const Outcome outcome = run(refused, seed);
-        for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-        EXPECT_EQ(outcome.over_smc, 0u) << static_cast<int>(kind) << " pod " << pod;
+        SCOPED_TRACE(testing::Message() << static_cast<int>(kind) << " pod " << pod);
+        run_whole(refused, seed, 0u);
       }
 }
 
@@ -136,21 +118,13 @@ TEST_P(Scenario, LockedMemoryThatIsSpentMeansTcpAndSaysSo) {
     tight.proxies[pod - 1U].lock_limit_bytes = pool + (128 << 10);
     for (unsigned i = 0; i < connections; ++i) {
       // The number of concurrent handshakes of one client is limited.
-      tight.connections.push_back(talk(20000, 20000, microseconds(100) * i));
-      tight.connections.back().client.pause_max = milliseconds(30);
+      tight.connections.push_back(
+          pausing(talk(20000, 20000, microseconds(100) * i), milliseconds(30)));
     }
     tight.connections.push_back(talk(20000, 20000, seconds(5)));
-    World world(1);
-    Cluster cluster(world, tight);
-    const Outcome outcome = cluster.run();
-    EXPECT_FALSE(outcome.failure) << *outcome.failure;
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-    const Direction direction = pod == 1 ? Direction::kOutbound : Direction::kInbound;
-    const std::uint64_t spent =
-        cluster.proxy(pod)
-            .stats()
-            .fallback[direction][Side::kLocal][FallbackReason::kMemlockLimit]
-            .get();
+    Simulation cluster(tight);
+    const Outcome outcome = cluster.finish_whole();
+    const std::uint64_t spent = cluster.fallbacks(pod, Side::kLocal, FallbackReason::kMemlockLimit);
     EXPECT_GE(spent, 4u) << "pod " << pod;
     EXPECT_EQ(outcome.over_smc, 2 * (connections + 1 - spent)) << "pod " << pod;
     EXPECT_GE(outcome.over_smc, 4u) << "pod " << pod;
@@ -165,12 +139,11 @@ TEST_P(Scenario, BuffersForMessagesGrowWithUse) {
   busy.connections.back().client.stall = busy.connections.back().server.stall = milliseconds(50);
   for (int i = 0; i < 120; ++i)
     busy.connections.push_back(talk(300000, 300000, milliseconds(20) + microseconds(i)));
-  World world(1);
-  Cluster cluster(world, busy);
+  Simulation cluster(busy);
   const auto messages = [&](Pod pod) {
     return cluster.proxy(pod).stats().memory_used[MemoryUse::kMessages].get();
   };
-  (void)cluster.run_until([] { return false; }, milliseconds(15));
+  cluster.pass(milliseconds(15));
   const std::uint64_t one = std::max(messages(1), messages(2));
   EXPECT_LT(one, receive_bytes(GetParam()) + (128 << 10));
   std::uint64_t most = 0;
@@ -181,9 +154,7 @@ TEST_P(Scenario, BuffersForMessagesGrowWithUse) {
       },
       milliseconds(100));
   EXPECT_EQ(most > one, !GetParam().crosses) << one << " " << most;
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure) << *outcome.failure;
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
+  cluster.finish_whole();
 }
 
 TEST_P(Scenario, APortOfAnotherNetworkIsTheReasonForTcp) {
@@ -191,17 +162,10 @@ TEST_P(Scenario, APortOfAnotherNetworkIsTheReasonForTcp) {
     Plan apart = plan();
     apart.proxies[pod - 1U].in_network = false;
     apart.connections.push_back(talk(20000, 20000));
-    World world(1);
-    Cluster cluster(world, apart);
-    const Outcome outcome = cluster.run();
-    EXPECT_FALSE(outcome.failure) << *outcome.failure;
-    EXPECT_TRUE(complete(outcome.ends[0]));
-    EXPECT_EQ(outcome.over_smc, 0u) << "pod " << pod;
-    const Direction direction = pod == 1 ? Direction::kOutbound : Direction::kInbound;
-    EXPECT_EQ(
-        cluster.proxy(pod).stats().fallback[direction][Side::kLocal][FallbackReason::kNoPnet].get(),
-        1u)
-        << "pod " << pod;
+    Simulation cluster(apart);
+    SCOPED_TRACE(testing::Message() << "pod " << pod);
+    cluster.finish_whole(0u);
+    EXPECT_EQ(cluster.fallbacks(pod, Side::kLocal, FallbackReason::kNoPnet), 1u);
   }
 }
 
@@ -210,18 +174,11 @@ TEST_P(Scenario, AnEncryptedPathIsDeclinedByEitherRole) {
     Plan encrypted = plan();
     encrypted.proxies[pod - 1U].withheld = true;
     encrypted.connections.push_back(talk(20000, 20000));
-    World world(1);
-    Cluster cluster(world, encrypted);
-    const Outcome outcome = cluster.run();
-    EXPECT_FALSE(outcome.failure) << *outcome.failure;
-    EXPECT_TRUE(complete(outcome.ends[0]));
-    EXPECT_EQ(outcome.over_smc, 0u) << "pod " << pod;
-    const auto fallbacks = [&](Pod of, Side side, FallbackReason reason) {
-      const Direction direction = of == 1 ? Direction::kOutbound : Direction::kInbound;
-      return cluster.proxy(of).stats().fallback[direction][side][reason].get();
-    };
-    EXPECT_EQ(fallbacks(pod, Side::kLocal, FallbackReason::kIpsec), 1u) << "pod " << pod;
-    EXPECT_EQ(fallbacks(3 - pod, Side::kPeer, FallbackReason::kIpsec), 1u) << "pod " << pod;
+    Simulation cluster(encrypted);
+    SCOPED_TRACE(testing::Message() << "pod " << pod);
+    cluster.finish_whole(0u);
+    EXPECT_EQ(cluster.fallbacks(pod, Side::kLocal, FallbackReason::kIpsec), 1u);
+    EXPECT_EQ(cluster.fallbacks(peer_of(pod), Side::kPeer, FallbackReason::kIpsec), 1u);
   }
 }
 
@@ -232,16 +189,11 @@ TEST_P(Scenario, AClientThatFallsSilentHoldsTheServerForAWhileOnly) {
     Plan silent = plan();
     silent.stormy = true;
     silent.connections.push_back(talk(1000, 1000));
-    Fault fault;
-    fault.kind = Fault::Kind::kStall;
-    fault.pod = 1;
-    fault.at = microseconds(15 * moment);
-    fault.lasting = seconds(10);
-    silent.faults.push_back(fault);
-    fault.kind = Fault::Kind::kCut;
-    fault.at += milliseconds(1);
-    silent.faults.push_back(fault);
-    (void)run(silent, 1);
+    silent.faults.push_back(
+        {.kind = Kind::kStall, .at = microseconds(15 * moment), .pod = 1, .lasting = seconds(10)});
+    silent.faults.push_back(
+        {.kind = Kind::kCut, .at = microseconds(15 * moment) + milliseconds(1)});
+    run(silent, 1);
   }
 }
 
@@ -253,31 +205,21 @@ TEST_P(Scenario, GroupLostInAnyPhaseEndsConnectionsCleanly) {
         Plan lost = plan();
         lost.stormy = true;
         lost.fabric.announced_per_mille = announced;
-        Fault fault;
-        fault.kind = Fault::Kind::kQueuePairDies;
-        fault.pod = pod;
-        fault.at = microseconds(200 + 25 * moment);
-        lost.faults.push_back(fault);
+        lost.faults.push_back(
+            {.kind = Kind::kQueuePairDies, .at = microseconds(200 + 25 * moment), .pod = pod});
         for (int i = 0; i < 3; ++i)
           lost.connections.push_back(talk(30000, 30000, microseconds(100 * i)));
-        (void)run(lost, 1000U + moment);
+        run(lost, 1000U + moment);
       }
 }
 
 TEST_P(Scenario, DrainLetsConnectionsEndAndMakesNewOnesTcp) {
   for (Pod pod = 1; pod <= 2; ++pod) {
     Plan drained = plan();
-    Fault fault;
-    fault.kind = Fault::Kind::kDrain;
-    fault.pod = pod;
-    fault.at = milliseconds(2);
-    drained.faults.push_back(fault);
-    drained.connections.push_back(talk(100000, 100000));
-    drained.connections[0].client.pause_max = milliseconds(2);
+    drained.faults.push_back({.kind = Kind::kDrain, .at = milliseconds(2), .pod = pod});
+    drained.connections.push_back(pausing(talk(100000, 100000), milliseconds(2)));
     drained.connections.push_back(talk(1000, 1000, milliseconds(10)));
-    const Outcome outcome = run(drained, pod);
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-    EXPECT_EQ(outcome.over_smc, 2u);
+    run_whole(drained, pod, 2u);
   }
 }
 
@@ -286,14 +228,11 @@ TEST_P(Scenario, EndOfADrainIsAResetAndNoEnd) {
     for (std::uint64_t seed = 1; seed <= 20; seed += kSweepStride) {
       Plan ended = plan();
       ended.stormy = true;
-      Fault fault;
-      fault.kind = Fault::Kind::kTerminate;
-      fault.pod = pod;
-      fault.at = microseconds(300 * seed);
-      fault.grace = milliseconds(1);
-      ended.faults.push_back(fault);
-      ended.connections.push_back(talk(200000, 200000));
-      ended.connections[0].client.pause_max = milliseconds(5);
+      ended.faults.push_back({.kind = Kind::kTerminate,
+                              .at = microseconds(300 * seed),
+                              .pod = pod,
+                              .grace = milliseconds(1)});
+      ended.connections.push_back(pausing(talk(200000, 200000), milliseconds(5)));
       const Ends ends = run(ended, seed).ends[0];
       EXPECT_NE(ends.client.saw_error, 0) << "seed " << seed;
       EXPECT_FALSE(ends.client.saw_fin) << "seed " << seed;
@@ -306,12 +245,10 @@ TEST_P(Scenario, KilledProxyIsAResetForItsPeer) {
   for (std::uint64_t seed = 1; seed <= 20; seed += kSweepStride) {
     Plan killed = plan();
     killed.stormy = true;
-    Fault fault;
-    fault.kind = Fault::Kind::kKill;
-    fault.pod = 2;
-    fault.at = milliseconds(3) + microseconds(100 * seed);
-    fault.lasting = seconds(1);
-    killed.faults.push_back(fault);
+    killed.faults.push_back({.kind = Kind::kKill,
+                             .at = milliseconds(3) + microseconds(100 * seed),
+                             .pod = 2,
+                             .lasting = seconds(1)});
     killed.connections.push_back(talk(200000, 200000));
     killed.connections[0].client.pause_max = killed.connections[0].server.pause_max =
         milliseconds(5);
@@ -326,7 +263,7 @@ TEST_P(Scenario, StrangerThatOnlyEndsReachesTheApplication) {
   Plan silent = plan();
   silent.net.strip_answer_per_mille = 1000;
   silent.connections.push_back(talk(0, 5000));
-  EXPECT_TRUE(complete(run(silent, 1).ends[0]));
+  run_whole(silent, 1);
 }
 
 // Only a device with addressable memory checks it this late.
@@ -337,14 +274,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, AddressableScenario, testing::Values(kAddressa
 TEST_P(AddressableScenario, LateRefusalOnALinkInUseHangsNobody) {
   Plan late = plan();
   late.stormy = true;
-  Fault fault;
-  fault.kind = Fault::Kind::kRefuseRemote;
-  fault.pod = 2;
-  fault.at = milliseconds(5);
-  fault.lasting = seconds(100);
-  late.faults.push_back(fault);
-  late.connections.push_back(talk(100000, 100000));
-  late.connections[0].client.pause_max = milliseconds(5);
+  late.faults.push_back(
+      {.kind = Kind::kRefuseRemote, .at = milliseconds(5), .pod = 2, .lasting = seconds(100)});
+  late.connections.push_back(pausing(talk(100000, 100000), milliseconds(5)));
   late.connections.push_back(talk(1000, 1000, milliseconds(10)));
   const Outcome outcome = run(late, 1);
   EXPECT_TRUE(complete(outcome.ends[0]));

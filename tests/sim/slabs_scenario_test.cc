@@ -9,10 +9,6 @@
 namespace fairlead::sim {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 class Slabs : public Scenario {
  protected:
   Plan with_idle_timeout(Duration idle) const {
@@ -42,29 +38,20 @@ class Slabs : public Scenario {
     }
   }
   static constexpr int kBurst = 20;
-  static relay::Group& only_group_of(SimProxy& proxy) {
-    EXPECT_EQ(proxy.worker()->groups().peers().count(), 1u);
-    relay::Group* only = nullptr;
-    proxy.worker()->groups().peers().for_each([&](relay::Group& group) { only = &group; });
-    return *only;
-  }
 };
 
 TEST_P(Slabs, OfABurstGoBackWhileOneConnectionGoesOn) {
   Plan burst = with_idle_timeout(milliseconds(50));
   burst.connections.push_back(long_talk());
   add_burst(burst, milliseconds(5));
-  World world(1);
-  Cluster cluster(world, burst);
+  Simulation cluster(burst);
   std::size_t most = 0;
   const auto all_back = [&] {
     for (Pod pod = 1; pod <= 2; ++pod) {
       if (cluster.proxy(pod).worker()->groups().peers().count() == 0) return false;
-      relay::Group& group = only_group_of(cluster.proxy(pod));
-      most = std::max(most, group.memory().rmbs().slab_count());
-      if (group.memory().rmbs().slab_count() != 1 ||
-          cluster.proxy(pod).stats().slabs_returned.get() < 2)
-        return false;
+      const std::size_t slabs = cluster.only_group_of(pod).memory().rmbs().slab_count();
+      most = std::max(most, slabs);
+      if (slabs != 1 || cluster.proxy(pod).stats().slabs_returned.get() < 2) return false;
     }
     return true;
   };
@@ -75,22 +62,18 @@ TEST_P(Slabs, OfABurstGoBackWhileOneConnectionGoesOn) {
     const std::size_t slabs = GetParam().addressable ? 1 : 2;  // another of send rings
     EXPECT_LE(cluster.proxy(pod).stats().pinned_bytes.get(), slabs * 8 * 16 * config::kKibibyte);
   }
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure) << *outcome.failure;
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 2u * (1 + kBurst));
+  cluster.finish_whole(2u * (1 + kBurst));
 }
 
 TEST_P(Slabs, WithoutAnIdleTimeoutOverTheyStay) {
   Plan burst = with_idle_timeout(seconds(30));
   burst.connections.push_back(long_talk());
   add_burst(burst, milliseconds(5));
-  World world(1);
-  Cluster cluster(world, burst);
-  (void)cluster.run_until([] { return false; }, milliseconds(400));
-  EXPECT_GT(only_group_of(cluster.proxy(1)).memory().rmbs().slab_count(), 2u);
+  Simulation cluster(burst);
+  cluster.pass(milliseconds(400));
+  EXPECT_GT(cluster.only_group_of(1).memory().rmbs().slab_count(), 2u);
   EXPECT_EQ(cluster.proxy(1).stats().slabs_returned.get(), 0u);
-  EXPECT_FALSE(cluster.run().failure);
+  cluster.finish();
 }
 
 // Connections begin while slabs are freed: each finds room, and all its bytes arrive.
@@ -101,14 +84,10 @@ TEST_P(Slabs, ComeAndGoAllTheTime) {
       Plan busy = with_idle_timeout(idle);
       busy.connections.push_back(long_talk());
       for (int i = 0; i < 4; ++i) add_burst(busy, milliseconds(1 + 7 * i));
-      World world(seed);
-      Cluster cluster(world, busy);
-      (void)cluster.run_until([] { return false; }, milliseconds(100));
+      Simulation cluster(busy, seed);
+      cluster.pass(milliseconds(100));
       returned += cluster.proxy(1).stats().slabs_returned.get();
-      const Outcome outcome = cluster.run();
-      EXPECT_FALSE(outcome.failure) << *outcome.failure << ", seed " << seed;
-      for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-      EXPECT_EQ(outcome.over_smc, 2u * (1 + 4 * kBurst)) << "seed " << seed;
+      cluster.finish_whole(2u * (1 + 4 * kBurst));
     }
   EXPECT_GT(returned, 100u);
 }
@@ -120,8 +99,7 @@ TEST_P(Slabs, WhoseKeysThePeerRefusesMeanTcp) {
     burst.connections.push_back(long_talk());
     add_burst(burst, milliseconds(20));
     burst.connections.push_back(talk(3000, 3000, seconds(5)));
-    World world(1);
-    Cluster cluster(world, burst);
+    Simulation cluster(burst);
     unsigned refused = 0;
     const std::span<SimDevice* const> devices = cluster.proxy(refusing).devices();
     devices[0]->fabric().alter = [&](const SimQueuePair& sender, std::span<std::byte> message) {
@@ -135,16 +113,9 @@ TEST_P(Slabs, WhoseKeysThePeerRefusesMeanTcp) {
       ASSERT_EQ(wire::encode(*llc, bytes), message.size());
       std::copy_n(bytes.begin(), message.size(), message.begin());
     };
-    const Outcome outcome = cluster.run();
-    EXPECT_FALSE(outcome.failure) << *outcome.failure;
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-    const Pod told = static_cast<Pod>(3 - refusing);
-    const Direction direction = told == 1 ? Direction::kOutbound : Direction::kInbound;
+    const Outcome outcome = cluster.finish_whole();
     const std::uint64_t declined =
-        cluster.proxy(told)
-            .stats()
-            .fallback[direction][Side::kLocal][FallbackReason::kMemoryRegistration]
-            .get();
+        cluster.fallbacks(peer_of(refusing), Side::kLocal, FallbackReason::kMemoryRegistration);
     EXPECT_EQ(declined, std::uint64_t{kBurst} - 3) << "pod " << refusing;
     EXPECT_EQ(outcome.over_smc, 2U * (2 + kBurst - declined)) << "pod " << refusing;
     EXPECT_GE(refused, 1U) << "pod " << refusing;
@@ -160,20 +131,14 @@ TEST_P(SlabsOfTwoLinks, GoBackWhileLinksDieAndReturn) {
     for (unsigned moment = 0; moment < 40; moment += kSweepStride) {
       Plan flap = with_idle_timeout(microseconds(200));
       flap.fabric.retry_max = milliseconds(200);
-      for (unsigned i = 0; i < 3; ++i) {
-        Fault fault;
-        fault.kind = Fault::Kind::kSparePortDown;
-        fault.pod = i == 1 ? static_cast<Pod>(3 - pod) : pod;
-        fault.at = microseconds(1000 + 100 * moment + 4000 * i);
-        fault.lasting = milliseconds(2);
-        flap.faults.push_back(fault);
-      }
+      for (unsigned i = 0; i < 3; ++i)
+        flap.faults.push_back({.kind = Kind::kSparePortDown,
+                               .at = microseconds(1000 + 100 * moment + 4000 * i),
+                               .pod = i == 1 ? peer_of(pod) : pod,
+                               .lasting = milliseconds(2)});
       flap.connections.push_back(long_talk());
       for (int i = 0; i < 3; ++i) add_burst(flap, milliseconds(1 + 5 * i));
-      const Outcome outcome = run(flap, 100U + moment);
-      for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-      EXPECT_EQ(outcome.over_smc, 2u * (1 + 3 * kBurst)) << "moment " << moment;
-      moved += outcome.moved;
+      moved += run_whole(flap, 100U + moment, 2u * (1 + 3 * kBurst)).moved;
     }
   EXPECT_GT(moved, 40u / kSweepStride);
 }

@@ -5,19 +5,13 @@
 namespace fairlead::sim {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 constexpr std::uint64_t kSeeds = 40;
 
 TEST_P(Scenario, ManyAtOnceStandInLineForTheirHandshakes) {
   Plan crowd = plan();
   crowd.proxies[0].handshakes_per_peer_max = 1;
   for (int i = 0; i < 20; ++i) crowd.connections.push_back(talk(5000, 5000));
-  const Outcome outcome = run(crowd, 1);
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 40u);
+  run_whole(crowd, 1, 40u);
 }
 
 // With this little time, a handshake fails if each of its steps waits until all streams have had
@@ -36,9 +30,7 @@ TEST_P(Scenario, NewcomersDoNotWaitForStreams) {
   }
   for (int i = 0; i < 5; ++i)
     busy.connections.push_back(talk(100, 100, milliseconds(2 * kStreams + 2 + i)));
-  const Outcome outcome = run(busy, 1);
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 2u * (kStreams + 5));
+  run_whole(busy, 1, 2u * (kStreams + 5));
 }
 
 // The first one keeps its place while the peer is silent. Others wait for it no longer than for a
@@ -47,15 +39,9 @@ TEST_P(Scenario, WhoStandsInLineForTooLongIsTcp) {
   Plan stuck = plan();
   stuck.proxies[0].handshakes_per_peer_max = 1;
   stuck.proxies[0].config.smc.handshake_timeout = seconds(1);
-  Fault fault;
-  fault.kind = Fault::Kind::kStall;
-  fault.pod = 2;
-  fault.lasting = seconds(3);
-  stuck.faults.push_back(fault);
+  stuck.faults.push_back({.kind = Kind::kStall, .pod = 2, .lasting = seconds(3)});
   for (int i = 0; i < 5; ++i) stuck.connections.push_back(talk(5000, 5000, milliseconds(1)));
-  const Outcome outcome = run(stuck, 1);
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  EXPECT_EQ(outcome.over_smc, 0u);
+  run_whole(stuck, 1, 0u);
 }
 
 // An application that closes while its session waits does not delay others.

@@ -6,7 +6,6 @@ namespace fairlead::sim {
 namespace {
 
 using config::SmcVersion;
-using std::chrono::milliseconds;
 using R = FallbackReason;
 
 constexpr int kConnections = 4;
@@ -22,19 +21,12 @@ class Versions : public Scenario {
       plan.connections.push_back(talk(30000, 30000, milliseconds(i)));
     return plan;
   }
-  // All of its connections are complete, over TCP, because the server declines.
-  static void expect_declined(const Plan& plan, R reason) {
-    World world(1);
-    Cluster cluster(world, plan);
-    const Outcome outcome = cluster.run();
-    EXPECT_FALSE(outcome.failure) << *outcome.failure;
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-    EXPECT_EQ(outcome.over_smc, 0U);
-    const auto count = [&](Pod pod, Direction direction, Side side) {
-      return cluster.proxy(pod).stats().fallback[direction][side][reason].get();
-    };
-    EXPECT_EQ(count(2, Direction::kInbound, Side::kLocal), kConnections);
-    EXPECT_EQ(count(1, Direction::kOutbound, Side::kPeer), kConnections);
+  // All of its connections are complete, over TCP, because that end declines.
+  static void expect_declined(const Plan& plan, R reason, Pod by = 2) {
+    Simulation cluster(plan);
+    cluster.finish_whole(0U);
+    EXPECT_EQ(cluster.fallbacks(by, Side::kLocal, reason), kConnections);
+    EXPECT_EQ(cluster.fallbacks(peer_of(by), Side::kPeer, reason), kConnections);
   }
 };
 
@@ -50,9 +42,7 @@ TEST_P(Versions, TheNewestInCommonIsSpoken) {
         Case{SmcVersion::kOne, SmcVersion::kOne, 1}}) {
     Plan plan = pair(each.client, each.server);
     for (ProxySettings& settings : plan.proxies) settings.roce_v1_vlan = 0;
-    const Outcome outcome = run(plan, 1);
-    for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-    EXPECT_EQ(outcome.over_smc, 2U * kConnections);
+    const Outcome outcome = run_whole(plan, 1, 2U * kConnections);
     EXPECT_EQ(outcome.speakers_v1 != 0, each.expected == 1);
     EXPECT_EQ(outcome.speakers_v2 != 0, each.expected == 2);
   }
@@ -94,16 +84,7 @@ TEST_P(Versions, OneNeedsAnInterfaceThatIsKnown) {
   expect_declined(plan, R::kVlan);
   plan = pair(SmcVersion::kOne, SmcVersion::kOne);
   plan.proxies[0].subnet_bits = 0;
-  World world(1);
-  Cluster cluster(world, plan);
-  const Outcome outcome = cluster.run();
-  EXPECT_FALSE(outcome.failure) << *outcome.failure;
-  for (const Ends& ends : outcome.ends) EXPECT_TRUE(complete(ends));
-  const auto count = [&](Pod pod, Direction direction, Side side) {
-    return cluster.proxy(pod).stats().fallback[direction][side][R::kConfigError].get();
-  };
-  EXPECT_EQ(count(1, Direction::kOutbound, Side::kLocal), kConnections);
-  EXPECT_EQ(count(2, Direction::kInbound, Side::kPeer), kConnections);
+  expect_declined(plan, R::kConfigError, 1);
 }
 
 TEST_P(Versions, OneNeedsACommonVlan) {
