@@ -37,7 +37,7 @@ inline bool accepted(const char* what, unsigned number) {
   return true;
 }
 
-inline bool check_frame_header(Input message) {
+inline bool check_frame(Input message) {
   if (message.size() < kFrameHeaderBytes) return false;
   const auto bytes = message.first<kFrameHeaderBytes>();
   const Result<FrameHeader> header = decode_frame_header(bytes);
@@ -58,6 +58,16 @@ inline bool check_clc_header(Input message) {
   const Result<ClcHeader> alone = decode_clc_header(message.first<kClcHeaderBytes>());
   SMC_ASSERT(alone.has_value() && *alone == *header);
   return accepted("type", static_cast<unsigned>(header->type));
+}
+
+// The message has its own length again, and means the same.
+template <std::size_t kBytesMax, class Value, class Decode>
+void check_round_trip(Input message, const Value& value, Decode decode) {
+  std::array<std::byte, kBytesMax> bytes{};
+  const std::size_t length = encode(value, bytes);
+  SMC_ASSERT(length == message.size(), length, message.size());
+  const Result<Value> again = decode(Input(bytes).first(length));
+  SMC_ASSERT(again.has_value() && *again == value);
 }
 
 // The header of an accepted message must agree with the decoder.
@@ -85,11 +95,7 @@ inline bool check_accept_confirm(Input message) {
   const Result<AcceptConfirm> decoded = decode_accept_confirm(message);
   if (!decoded) return refused(decoded.error());
   check_framing(message, decoded->type);
-  std::array<std::byte, kConfirmBytesMax> bytes{};
-  const std::size_t length = encode(*decoded, bytes);
-  SMC_ASSERT(length == message.size(), length, message.size());
-  const Result<AcceptConfirm> again = decode_accept_confirm(Input(bytes).first(length));
-  SMC_ASSERT(again.has_value() && *again == *decoded);
+  check_round_trip<kConfirmBytesMax>(message, *decoded, decode_accept_confirm);
   return accepted("type", static_cast<unsigned>(decoded->type));
 }
 
@@ -97,11 +103,7 @@ inline bool check_decline(Input message) {
   const Result<Decline> decoded = decode_decline(message);
   if (!decoded) return refused(decoded.error());
   check_framing(message, ClcType::kDecline);
-  std::array<std::byte, kDeclineBytesMax> bytes{};
-  const std::size_t length = encode(*decoded, bytes);
-  SMC_ASSERT(length == message.size(), length, message.size());
-  const Result<Decline> again = decode_decline(Input(bytes).first(length));
-  SMC_ASSERT(again.has_value() && *again == *decoded);
+  check_round_trip<kDeclineBytesMax>(message, *decoded, decode_decline);
   return accepted("message", 1);
 }
 

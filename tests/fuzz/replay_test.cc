@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,65 +14,18 @@
 #include <vector>
 
 #include "fuzz/reached.h"
-
-extern "C" {
-int fuzz_clc_header(const std::uint8_t* data, std::size_t size);
-int fuzz_proposal(const std::uint8_t* data, std::size_t size);
-int fuzz_accept_confirm(const std::uint8_t* data, std::size_t size);
-int fuzz_decline(const std::uint8_t* data, std::size_t size);
-int fuzz_llc(const std::uint8_t* data, std::size_t size);
-int fuzz_cdc(const std::uint8_t* data, std::size_t size);
-int fuzz_frame(const std::uint8_t* data, std::size_t size);
-int fuzz_frames_relay(const std::uint8_t* data, std::size_t size);
-int fuzz_cni(const std::uint8_t* data, std::size_t size);
-int fuzz_node(const std::uint8_t* data, std::size_t size);
-int fuzz_nri(const std::uint8_t* data, std::size_t size);
-int fuzz_review(const std::uint8_t* data, std::size_t size);
-int fuzz_annotations(const std::uint8_t* data, std::size_t size);
-int fuzz_broker(const std::uint8_t* data, std::size_t size);
-int fuzz_cluster(const std::uint8_t* data, std::size_t size);
-int fuzz_config(const std::uint8_t* data, std::size_t size);
-int fuzz_http(const std::uint8_t* data, std::size_t size);
-int fuzz_kubeconfig(const std::uint8_t* data, std::size_t size);
-int fuzz_reply(const std::uint8_t* data, std::size_t size);
-int fuzz_description(const std::uint8_t* data, std::size_t size);
-}
+#include "fuzz_targets.h"
 
 namespace fairlead::fuzz {
+
+static void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
+
 namespace {
 
 // Replayed in every test run, so it has to stay small.
 constexpr std::size_t kCorpusFilesMax = 200;
 constexpr std::size_t kFileBytesMax = 4352;  // a message of LLC with 255 keys has 4152
 constexpr std::size_t kAllBytesMax = 400 << 10;
-
-struct Target {
-  const char* name;
-  int (*run)(const std::uint8_t*, std::size_t);
-};
-
-void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
-
-const Target kTargets[] = {Target{"clc_header", fuzz_clc_header},
-                           Target{"proposal", fuzz_proposal},
-                           Target{"accept_confirm", fuzz_accept_confirm},
-                           Target{"decline", fuzz_decline},
-                           Target{"llc", fuzz_llc},
-                           Target{"cdc", fuzz_cdc},
-                           Target{"frame", fuzz_frame},
-                           Target{"frames_relay", fuzz_frames_relay},
-                           Target{"cni", fuzz_cni},
-                           Target{"node", fuzz_node},
-                           Target{"nri", fuzz_nri},
-                           Target{"review", fuzz_review},
-                           Target{"annotations", fuzz_annotations},
-                           Target{"broker", fuzz_broker},
-                           Target{"cluster", fuzz_cluster},
-                           Target{"config", fuzz_config},
-                           Target{"http", fuzz_http},
-                           Target{"kubeconfig", fuzz_kubeconfig},
-                           Target{"reply", fuzz_reply},
-                           Target{"description", fuzz_description}};
 
 std::string folder() { return std::string(FAIRLEAD_SOURCE_DIR) + "/tests/fuzz/"; }
 

@@ -1,8 +1,0 @@
-#include <cstdint>
-
-#include "fuzz/properties.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fairlead::wire::fuzz::check_clc_header(std::as_bytes(std::span(data, size)));
-  return 0;
-}
