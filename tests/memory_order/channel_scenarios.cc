@@ -1,7 +1,6 @@
 // Workers that sleep when they find nothing, and wake each other. A worker that waits without
 // end although it has not got all has lost a wake-up.
 #include <array>
-#include <memory>
 
 #include "scenarios.h"
 #include "worker.h"
@@ -24,7 +23,8 @@ class ChannelScenario : public Scenario {
   void begin() override {
     workers_.clear();
     workers_.resize(threads_.size());
-    connect();
+    join(0, 0, 1);
+    prepare();
   }
   void end(unsigned blocked) override {
     for (unsigned i = 0; i < threads_.size(); ++i)
@@ -34,8 +34,8 @@ class ChannelScenario : public Scenario {
   }
 
  protected:
-  // Of the scenario: which worker has which side of which channel.
-  virtual void connect() = 0;
+  // The first two workers have a channel. What else a scenario begins with.
+  virtual void prepare() {}
   // The thread may wait without end now.
   virtual bool may_rest(unsigned) { return false; }
   void join(unsigned channel, unsigned dialler, unsigned acceptor) {
@@ -43,6 +43,15 @@ class ChannelScenario : public Scenario {
     workers_[acceptor].add(placed_[channel], Side::kAcceptor, 2 * channel + 1, 2 * channel);
   }
   Worker& worker(unsigned thread) { return workers_[thread]; }
+  static void send(Worker& worker) {
+    (void)worker.post(0, 8, false);
+    worker.ring_doorbells();
+  }
+  // Sends, and waits for the completion and for an answer.
+  void ask(Worker& worker) {
+    (void)worker.post(0, 8, true);
+    work(worker, [&] { return worker.completed(0) == 1 && worker.received(0) == 1; });
+  }
   // One turn of the worker after the other, until done() is true.
   template <class Done>
   void work(Worker& worker, Done done) {
@@ -65,15 +74,11 @@ class ChannelScenario : public Scenario {
 class WakeUp : public ChannelScenario {
  public:
   WakeUp() : ChannelScenario("wake_up", {"sleeper", "producer"}, 1) {}
-  void connect() override { join(0, 0, 1); }
   void run(unsigned thread) override {
     constexpr unsigned kMessages = 3;
     Worker& own = worker(thread);
     if (thread == 0) return work(own, [&] { return own.received(0) == kMessages; });
-    for (unsigned i = 0; i < kMessages; ++i) {
-      (void)own.post(0, 8, false);
-      own.ring_doorbells();
-    }
+    for (unsigned i = 0; i < kMessages; ++i) send(own);
   }
 };
 
@@ -81,15 +86,11 @@ class WakeUp : public ChannelScenario {
 class TwoProducers : public ChannelScenario {
  public:
   TwoProducers() : ChannelScenario("two_producers", {"sleeper", "producer a", "producer b"}, 2) {}
-  void connect() override {
-    join(0, 0, 1);
-    join(1, 0, 2);
-  }
+  void prepare() override { join(1, 0, 2); }
   void run(unsigned thread) override {
     Worker& own = worker(thread);
     if (thread == 0) return work(own, [&] { return own.received(0) == 1 && own.received(1) == 1; });
-    (void)own.post(0, 8, false);
-    own.ring_doorbells();
+    send(own);
   }
 };
 
@@ -97,7 +98,6 @@ class TwoProducers : public ChannelScenario {
 class Room : public ChannelScenario {
  public:
   Room() : ChannelScenario("room", {"producer", "consumer"}, 1) {}
-  void connect() override { join(0, 0, 1); }
   void run(unsigned thread) override {
     constexpr unsigned kMessages = 3;
     Worker& own = worker(thread);
@@ -115,21 +115,16 @@ class Room : public ChannelScenario {
 class TwoKinds : public ChannelScenario {
  public:
   TwoKinds() : ChannelScenario("two_kinds", {"sleeper", "waker"}, 1) {}
-  void connect() override {
+  void prepare() override {
     constexpr unsigned kSocket = 8;
-    join(0, 0, 1);
     worker(0).hear(kSocket);
     Explorer::get().ring(kSocket);
   }
   void run(unsigned thread) override {
     Worker& own = worker(thread);
-    if (thread == 0) {
-      (void)own.post(0, 8, true);
-      return work(own, [&] { return own.completed(0) == 1 && own.received(0) == 1; });
-    }
+    if (thread == 0) return ask(own);
     work(own, [&] { return own.received(0) == 1; });
-    (void)own.post(0, 8, false);
-    own.ring_doorbells();
+    send(own);
   }
 };
 
@@ -137,13 +132,9 @@ class TwoKinds : public ChannelScenario {
 class OneRing : public ChannelScenario {
  public:
   OneRing() : ChannelScenario("one_ring", {"sleeper", "waker"}, 1) {}
-  void connect() override { join(0, 0, 1); }
   void run(unsigned thread) override {
     Worker& own = worker(thread);
-    if (thread == 0) {
-      (void)own.post(0, 8, true);
-      return work(own, [&] { return own.completed(0) == 1 && own.received(0) == 1; });
-    }
+    if (thread == 0) return ask(own);
     bool posted = false;
     work(own, [&] {
       if (own.received(0) == 1 && !posted) posted = own.post(0, 8, false);
@@ -157,8 +148,7 @@ class OneRing : public ChannelScenario {
 class Backlog : public ChannelScenario {
  public:
   Backlog() : ChannelScenario("backlog", {"sender", "receiver"}, 1) {}
-  void connect() override {
-    join(0, 0, 1);
+  void prepare() override {
     for (unsigned i = 0; i <= shm::kControlSlots; ++i) worker(0).tell(0);
   }
   void run(unsigned thread) override {
@@ -174,18 +164,14 @@ class Backlog : public ChannelScenario {
 class Overtaking : public ChannelScenario {
  public:
   Overtaking() : ChannelScenario("overtaking", {"receiver", "sender"}, 1) {}
-  void connect() override {
-    join(0, 0, 1);
-    worker(0).expect_told_first();
-  }
+  void prepare() override { worker(0).expect_told_first(); }
   void run(unsigned thread) override {
     constexpr unsigned kEach = 2;
     Worker& own = worker(thread);
     if (thread == 0) return work(own, [&] { return own.received(0) == kEach; });
     for (unsigned i = 0; i < kEach; ++i) {
       own.tell(0);
-      (void)own.post(0, 8, false);
-      own.ring_doorbells();
+      send(own);
     }
   }
 };
@@ -193,13 +179,7 @@ class Overtaking : public ChannelScenario {
 }  // namespace
 
 void add_channel_scenarios(Scenarios& to) {
-  to.push_back(std::make_unique<WakeUp>());
-  to.push_back(std::make_unique<TwoProducers>());
-  to.push_back(std::make_unique<Room>());
-  to.push_back(std::make_unique<OneRing>());
-  to.push_back(std::make_unique<TwoKinds>());
-  to.push_back(std::make_unique<Backlog>());
-  to.push_back(std::make_unique<Overtaking>());
+  add<WakeUp, TwoProducers, Room, OneRing, TwoKinds, Backlog, Overtaking>(to);
 }
 
 }  // namespace explore

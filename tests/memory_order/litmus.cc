@@ -27,6 +27,8 @@ struct Program {
 };
 
 constexpr std::uint64_t kAny = ~std::uint64_t{0};
+constexpr Results kBothOld{0, 0, kAny, kAny}, kNewThenOld{1, 0, kAny, kAny},
+    kOnesAtLast{kAny, kAny, 1, 1};
 
 class Litmus : public Scenario {
  public:
@@ -98,15 +100,12 @@ std::vector<Program> store_buffering() {
                                put_and_look(put, look, false, exchange)};
   };
   return {
-      {"SB, relaxed", both(kRelaxed, kRelaxed, false), {0, 0, kAny, kAny}, true},
-      {"SB, release and acquire", both(kRelease, kAcquire, false), {0, 0, kAny, kAny}, true},
-      {"SB, exchanges acq_rel", both(kAcqRel, kSeqCst, true), {0, 0, kAny, kAny}, true},
-      {"SB, exchanges seq_cst, loads acquire",
-       both(kSeqCst, kAcquire, true),
-       {0, 0, kAny, kAny},
-       true},
-      {"SB, seq_cst", both(kSeqCst, kSeqCst, false), {0, 0, kAny, kAny}, false},
-      {"SB, exchanges seq_cst", both(kSeqCst, kSeqCst, true), {0, 0, kAny, kAny}, false},
+      {"SB, relaxed", both(kRelaxed, kRelaxed, false), kBothOld, true},
+      {"SB, release and acquire", both(kRelease, kAcquire, false), kBothOld, true},
+      {"SB, exchanges acq_rel", both(kAcqRel, kSeqCst, true), kBothOld, true},
+      {"SB, exchanges seq_cst, loads acquire", both(kSeqCst, kAcquire, true), kBothOld, true},
+      {"SB, seq_cst", both(kSeqCst, kSeqCst, false), kBothOld, false},
+      {"SB, exchanges seq_cst", both(kSeqCst, kSeqCst, true), kBothOld, false},
   };
 }
 
@@ -115,10 +114,10 @@ std::vector<Program> message_passing() {
     return std::vector<Thread>{put_both(put, true, 1, 1), look_at_both(look, false, 0)};
   };
   return {
-      {"MP, relaxed", pass(kRelaxed, kRelaxed), {1, 0, kAny, kAny}, true},
-      {"MP, release and relaxed", pass(kRelease, kRelaxed), {1, 0, kAny, kAny}, true},
-      {"MP, relaxed and acquire", pass(kRelaxed, kAcquire), {1, 0, kAny, kAny}, true},
-      {"MP, release and acquire", pass(kRelease, kAcquire), {1, 0, kAny, kAny}, false},
+      {"MP, relaxed", pass(kRelaxed, kRelaxed), kNewThenOld, true},
+      {"MP, release and relaxed", pass(kRelease, kRelaxed), kNewThenOld, true},
+      {"MP, relaxed and acquire", pass(kRelaxed, kAcquire), kNewThenOld, true},
+      {"MP, release and acquire", pass(kRelease, kAcquire), kNewThenOld, false},
       {"MP, seq_cst store before a relaxed one",
        {[](Words& w, Results&) {
           w.x.store(1, kSeqCst);
@@ -128,7 +127,7 @@ std::vector<Program> message_passing() {
           r[0] = w.y.load(kRelaxed);
           r[1] = w.x.load(kSeqCst);
         }},
-       {1, 0, kAny, kAny},
+       kNewThenOld,
        true},
       {"MP over an exchange that continues a release",
        {put_both(kRelease, true, 1, 1), [](Words& w, Results&) { w.y.exchange(2, kRelaxed); },
@@ -139,6 +138,9 @@ std::vector<Program> message_passing() {
 }
 
 std::vector<Program> coherence() {
+  const auto cross = [](std::memory_order order) {
+    return std::vector<Thread>{put_both(order, true, 1, 2), put_both(order, false, 1, 2)};
+  };
   return {
       {"CoRR",
        {put(kRelaxed, true),
@@ -146,7 +148,7 @@ std::vector<Program> coherence() {
           r[0] = w.x.load(kRelaxed);
           r[1] = w.x.load(kRelaxed);
         }},
-       {1, 0, kAny, kAny},
+       kNewThenOld,
        false},
       {"CoWR",
        {put(kRelaxed, true, 2),
@@ -157,20 +159,12 @@ std::vector<Program> coherence() {
        {2, kAny, 1, kAny},
        false,
        true},
-      {"2+2W, relaxed",
-       {put_both(kRelaxed, true, 1, 2), put_both(kRelaxed, false, 1, 2)},
-       {kAny, kAny, 1, 1},
-       true,
-       true},
-      {"2+2W, seq_cst",
-       {put_both(kSeqCst, true, 1, 2), put_both(kSeqCst, false, 1, 2)},
-       {kAny, kAny, 1, 1},
-       false,
-       true},
+      {"2+2W, relaxed", cross(kRelaxed), kOnesAtLast, true, true},
+      {"2+2W, seq_cst", cross(kSeqCst), kOnesAtLast, false, true},
       {"two exchanges give the same",
        {[](Words& w, Results& r) { r[0] = w.x.exchange(1, kRelaxed); },
         [](Words& w, Results& r) { r[1] = w.x.exchange(2, kRelaxed); }},
-       {0, 0, kAny, kAny},
+       kBothOld,
        false},
   };
 }

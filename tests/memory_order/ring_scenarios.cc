@@ -142,9 +142,6 @@ class ControlScenario : public Scenario {
 
 }  // namespace
 
-void add_ring_scenarios(Scenarios& to) {
-  to.push_back(std::make_unique<RingScenario>());
-  to.push_back(std::make_unique<ControlScenario>());
-}
+void add_ring_scenarios(Scenarios& to) { add<RingScenario, ControlScenario>(to); }
 
 }  // namespace explore

@@ -10,6 +10,11 @@ namespace explore {
 
 using Scenarios = std::vector<std::unique_ptr<Scenario>>;
 
+template <class... Made>
+void add(Scenarios& to) {
+  (to.push_back(std::make_unique<Made>()), ...);
+}
+
 void add_ring_scenarios(Scenarios& to);     // rings alone, by their own classes
 void add_channel_scenarios(Scenarios& to);  // workers that sleep and wake each other
 

@@ -3,7 +3,6 @@ import json
 import subprocess
 
 import cluster
-import containers
 import control_plane
 import go_programs
 from expect import wait_until
