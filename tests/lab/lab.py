@@ -16,7 +16,6 @@ import os
 import shutil
 import sys
 import time
-import traceback
 from pathlib import Path
 
 import initramfs
@@ -36,7 +35,7 @@ import scenarios_verbs  # noqa: F401
 import scenarios_links  # noqa: F401
 import scenarios_hand_over  # noqa: F401
 import scenarios_fabric  # noqa: F401
-from console import BEGUN, SKIPPED, end_on_signals, say
+from console import BEGUN, SKIPPED, end_on_signals, play, say
 from node import LabError
 from two_nodes import Lab
 
@@ -100,19 +99,14 @@ def run_scenarios(stage, chosen, deadline):
     """The names of those that failed."""
     failed = []
     for function in chosen:
-        name, begun = function.__name__, time.monotonic()
-        if begun - BEGUN > deadline:
+        name = function.__name__
+        if time.monotonic() - BEGUN > deadline:
             failed.append(name)
             say(f"FAILED {name}: not begun, the lab's {deadline:.0f} s are over")
             continue
-        try:
-            stage.name = name
-            function(stage)
-            word = "ok"
-        except Exception as error:  # the other scenarios still run
+        stage.name = name
+        if not play(function, stage, LabError):
             failed.append(name)
-            word = f"FAILED: {error if isinstance(error, LabError) else traceback.format_exc()}"
-        say(f"{name} ({time.monotonic() - begun:.1f} s): {function.__doc__}: {word}")
         if name in failed and any([node.has_died() for node in stage.lab.nodes]):
             # This happens occasionally under emulation.
             say("the kernel of a node has died, see its console; both are switched off and on")

@@ -9,8 +9,6 @@ Exit codes: 0 success, 1 failure, 77 it cannot run here (the last line gives the
 """
 import argparse
 import sys
-import time
-import traceback
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -24,7 +22,7 @@ import checks_claims  # noqa: E402
 import checks_life  # noqa: F401,E402
 import kernel  # noqa: E402
 import place  # noqa: E402
-from console import SKIPPED, end_on_signals, say  # noqa: E402
+from console import SKIPPED, end_on_signals, play, say  # noqa: E402
 from node import LabError, ROOT  # noqa: E402
 from shop import BETWEEN, ON_NODE, Shop, TCP  # noqa: E402
 
@@ -37,24 +35,6 @@ def set_up(stage):
     stage.cluster.kubectl("label", "namespace", "shop", "fairlead.io/inject=enabled")
     stage.shop.restart()
     stage.say("the applications have sidecars")
-
-
-def play(stage, chosen):
-    """The names of those that failed."""
-    failed = []
-    for function in chosen:
-        name, begun = function.__name__, time.monotonic()
-        try:
-            function(stage)
-            word = "ok"
-        except (LabError, AssertionError) as error:
-            failed.append(name)
-            word = f"FAILED: {error}"
-        except Exception:  # the other checks still run
-            failed.append(name)
-            word = f"FAILED: {traceback.format_exc()}"
-        say(f"{name} ({time.monotonic() - begun:.0f} s): {function.__doc__}: {word}")
-    return failed
 
 
 def shell(stage):
@@ -79,7 +59,7 @@ def run(arguments):
         cluster.start()
         stage = checks.Stage(cluster, Shop(cluster.cluster))
         set_up(stage)
-        failed = play(stage, chosen)
+        failed = [check.__name__ for check in chosen if not play(check, stage, (LabError, AssertionError))]
         if arguments.shell:
             shell(stage)
     finally:
