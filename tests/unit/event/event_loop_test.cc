@@ -6,8 +6,11 @@
 
 #include <cerrno>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "event/timer_queue.h"
 
 namespace fairlead::event {
 namespace {
@@ -51,11 +54,8 @@ class Pipe final : public EventHandler {
   std::function<void()> and_then;
 };
 
-TEST_F(EventLoopTest, WaitEndsAtItsDeadline) {
+TEST_F(EventLoopTest, WaitEndsAtItsDeadlineAndAtOnceIfThatHasPassed) {
   EXPECT_GE(wait_for(milliseconds(5)), milliseconds(5));
-}
-
-TEST_F(EventLoopTest, WaitForThePastReturnsAtOnce) {
   EXPECT_LT(wait_for(milliseconds(-5)), std::chrono::minutes(1));
 }
 
@@ -129,40 +129,9 @@ TEST_F(EventLoopTest, AFetchedEventOfADeadHandlerIsNotTold) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST_F(EventLoopTest, DescriptorsAreClosedInTheNextTurnAndNoOthersAreWithThem) {
-  std::vector<FileDescriptor> opened;
-  std::vector<int> numbers;
-  for (int i = 0; i < 6; ++i) {
-    opened.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    numbers.push_back(opened.back().get());
-  }
-  const auto is_open = [](int fd) { return ::fcntl(fd, F_GETFD) >= 0; };
-  for (const std::size_t closed : {4U, 1U, 0U, 5U}) loop_->close_later(std::move(opened[closed]));
-  for (const int number : numbers) EXPECT_TRUE(is_open(number));
-  loop_->poll();
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    EXPECT_EQ(is_open(numbers[i]), i == 2 || i == 3) << i;
-}
-
-TEST_F(EventLoopTest, DescriptorsThatWaitAreClosedWithoutAnotherWait) {
-  FileDescriptor opened(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const int number = opened.get();
-  loop_->close_later(std::move(opened));
-  loop_->settle();
-  EXPECT_LT(::fcntl(number, F_GETFD), 0);
-}
-
-TEST_F(EventLoopTest, DescriptorsThatWaitAreClosedWithTheLoop) {
-  FileDescriptor opened(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const int number = opened.get();
-  loop_->close_later(std::move(opened));
-  loop_.reset();
-  EXPECT_LT(::fcntl(number, F_GETFD), 0);
-}
-
-class FinishedTest : public EventLoopTest {
+class ClosingTest : public EventLoopTest {
  protected:
-  FinishedTest() {
+  ClosingTest() {
     for (int i = 0; i < 4; ++i) open_one();
   }
   void open_one() {
@@ -177,8 +146,26 @@ class FinishedTest : public EventLoopTest {
   std::vector<int> numbers_;
 };
 
+TEST_F(ClosingTest, DescriptorsAreClosedInTheNextTurnAndNoOthersAreWithThem) {
+  open_one();
+  open_one();
+  for (const std::size_t closed : {4U, 1U, 0U, 5U}) close(closed);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_TRUE(is_open(i));
+  loop_->poll();
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(is_open(i), i == 2 || i == 3) << i;
+}
+
+TEST_F(ClosingTest, DescriptorsThatWaitAreClosedWithoutAnotherWaitAndWithTheLoop) {
+  close(0);
+  loop_->settle();
+  EXPECT_FALSE(is_open(0));
+  close(1);
+  loop_.reset();
+  EXPECT_FALSE(is_open(1));
+}
+
 #if !defined(FAIRLEAD_THREAD_SANITIZER)
-TEST_F(FinishedTest, WaitsForANeighbour) {
+TEST_F(ClosingTest, AFinishedOneWaitsForANeighbour) {
   finish(1);
   close(3);
   loop_->poll();
@@ -191,7 +178,7 @@ TEST_F(FinishedTest, WaitsForANeighbour) {
   EXPECT_FALSE(is_open(2));
 }
 
-TEST_F(FinishedTest, NoMoreWaitThanTheLimit) {
+TEST_F(ClosingTest, NoMoreFinishedOnesWaitThanTheLimit) {
   while (opened_.size() < 2 * kFinishedMax + 2) open_one();
   for (std::size_t i = 0; i < kFinishedMax; ++i) finish(2 * i);
   close(2 * kFinishedMax);
@@ -201,7 +188,7 @@ TEST_F(FinishedTest, NoMoreWaitThanTheLimit) {
 }
 #endif
 
-TEST_F(FinishedTest, IsClosedInTimeWithoutANeighbour) {
+TEST_F(ClosingTest, AFinishedOneIsClosedInTimeWithoutANeighbour) {
   finish(0);
   const TimePoint finished = EventLoop::now();
   while (is_open(0)) loop_->wait(std::nullopt);
@@ -226,6 +213,74 @@ TEST_F(EventLoopTest, ADescriptorThatCannotBeWatchedIsAnError) {
   const Result<void> twice = loop_->add(pipe.read_end.get(), EPOLLIN, other);
   ASSERT_FALSE(twice);
   EXPECT_EQ(twice.error().system, EEXIST);
+}
+
+constexpr TimePoint at(int ms) { return TimePoint(std::chrono::milliseconds(ms)); }
+
+TEST(TimerQueue, RunsWhatIsDueInOrderOfTime) {
+  TimerQueue queue;
+  std::string order;
+  Timer late(queue, [&] { order += "l"; });
+  Timer early(queue, [&] { order += "e"; });
+  late.set(at(20));
+  early.set(at(10));
+  EXPECT_EQ(queue.next_deadline(), at(10));
+  queue.run(at(9));
+  EXPECT_EQ(order, "");
+  queue.run(at(20));
+  EXPECT_EQ(order, "el");
+  EXPECT_FALSE(queue.next_deadline());
+}
+
+TEST(TimerQueue, ATimerThatIsGoneDoesNotRun) {
+  TimerQueue queue;
+  bool ran = false;
+  {
+    Timer timer(queue, [&] { ran = true; });
+    timer.set(at(1));
+  }
+  queue.run(at(2));
+  EXPECT_FALSE(ran);
+}
+
+TEST(TimerQueue, SettingAgainMovesTheDeadline) {
+  TimerQueue queue;
+  int runs = 0;
+  Timer timer(queue, [&] { ++runs; });
+  timer.set(at(1));
+  timer.set(at(5));
+  queue.run(at(2));
+  EXPECT_EQ(runs, 0);
+  timer.set(std::optional<TimePoint>());
+  queue.run(at(9));
+  EXPECT_EQ(runs, 0);
+}
+
+TEST(TimerQueue, ATimerThatSetsItselfWaitsForTheNextRun) {
+  TimerQueue queue;
+  int runs = 0;
+  Timer* self = nullptr;
+  Timer timer(queue, [&] {
+    ++runs;
+    self->set(at(0));
+  });
+  self = &timer;
+  timer.set(at(1));
+  queue.run(at(5));
+  EXPECT_EQ(runs, 1);
+  queue.run(at(5));
+  EXPECT_EQ(runs, 2);
+}
+
+TEST(TimerQueue, AHandlerMayDestroyAnotherTimer) {
+  TimerQueue queue;
+  std::optional<Timer> second;
+  Timer first(queue, [&] { second.reset(); });
+  second.emplace(queue, [] { FAIL() << "destroyed"; });
+  first.set(at(1));
+  second->set(at(2));
+  queue.run(at(3));
+  EXPECT_FALSE(queue.next_deadline());
 }
 
 }  // namespace
