@@ -5,17 +5,9 @@
 namespace fairlead::config {
 namespace {
 
-SocketAddress address(std::string_view text) {
-  const Result<SocketAddress> parsed = SocketAddress::parse(text);
-  EXPECT_TRUE(parsed.has_value()) << text;
-  return parsed.value_or(SocketAddress());
-}
+SocketAddress address(std::string_view text) { return SocketAddress::parse(text).value(); }
 
-Cidr block(std::string_view text) {
-  const Result<Cidr> parsed = Cidr::parse(text);
-  EXPECT_TRUE(parsed.has_value()) << text;
-  return parsed.value_or(Cidr());
-}
+Cidr block(std::string_view text) { return Cidr::parse(text).value(); }
 
 TEST(Exclusions, MatchTheBlockOfThePeerAndThePortOfTheServer) {
   Smc smc;

@@ -37,6 +37,11 @@ inline std::string only_error(const LoadResult& result) {
   return all;
 }
 
+// The one error of a text behind a valid listener has that part.
+inline void expect_error(std::string_view text, const std::string& part) {
+  EXPECT_THAT(only_error(load_with_listener(text)), testing::HasSubstr(part)) << text;
+}
+
 // The value of a load that must succeed; otherwise the test fails and continues with the defaults.
 inline Config loaded(const LoadResult& result) {
   EXPECT_TRUE(result.has_value()) << only_error(result);

@@ -36,6 +36,10 @@ class CpuQuota : public testing::Test {
               " /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n");
     write("/proc/self/cgroup", "5:cpuset:/\n4:cpu,cpuacct:" + group + "\n");
   }
+  unsigned quota_of(const std::string& cpu_max) {
+    write("/sys/fs/cgroup/cpu.max", cpu_max);
+    return quota();
+  }
   unsigned quota() const { return cpu_quota(root_); }
 
   std::string root_;
@@ -45,20 +49,16 @@ TEST_F(CpuQuota, NothingReadableIsNoLimit) { EXPECT_EQ(quota(), 0U); }
 
 TEST_F(CpuQuota, RoundsAFractionUp) {
   mount_v2("/");
-  write("/sys/fs/cgroup/cpu.max", "50000 100000\n");
-  EXPECT_EQ(quota(), 1U);
-  write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
-  EXPECT_EQ(quota(), 2U);
-  write("/sys/fs/cgroup/cpu.max", "200001 100000\n");
-  EXPECT_EQ(quota(), 3U);
+  EXPECT_EQ(quota_of("50000 100000\n"), 1U);
+  EXPECT_EQ(quota_of("200000 100000\n"), 2U);
+  EXPECT_EQ(quota_of("200001 100000\n"), 3U);
 }
 
 TEST_F(CpuQuota, MaxAndNonsenseAreNoLimit) {
   mount_v2("/");
   for (const char* text : {"max 100000\n", "", "100000\n", "-1 100000\n", "100000 0\n", "a b\n",
                            "9223372036854775807 1\n", "100000 100000 100000\n"}) {
-    write("/sys/fs/cgroup/cpu.max", text);
-    EXPECT_EQ(quota(), 0U) << text;
+    EXPECT_EQ(quota_of(text), 0U) << text;
   }
 }
 
@@ -70,16 +70,11 @@ TEST_F(CpuQuota, TheTightestGroupOnTheWayUpCounts) {
   EXPECT_EQ(quota(), 3U);
 }
 
-TEST_F(CpuQuota, AMountOfTheOwnGroupIsItsRoot) {
+TEST_F(CpuQuota, AMountOfTheOwnGroupIsItsRootAndThatOfAnotherIsReadAtTheMount) {
   mount_v2("/pods/pod1/box", "/pods/pod1/box");
-  write("/sys/fs/cgroup/cpu.max", "400000 100000\n");
-  EXPECT_EQ(quota(), 4U);
-}
-
-TEST_F(CpuQuota, AGroupOutsideTheMountIsReadAtTheMount) {
+  EXPECT_EQ(quota_of("400000 100000\n"), 4U);
   mount_v2("/../elsewhere");
-  write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
-  EXPECT_EQ(quota(), 2U);
+  EXPECT_EQ(quota_of("200000 100000\n"), 2U);
 }
 
 TEST_F(CpuQuota, VersionOneHasTwoFiles) {
@@ -99,13 +94,10 @@ TEST_F(CpuQuota, AControllerNameMustMatchAsAWhole) {
   EXPECT_EQ(quota(), 0U);
 }
 
-TEST(DefaultWorkers, AreAsManyAsTheQuotaAllows) {
+TEST(DefaultWorkers, AreAsManyAsTheQuotaAllowsOrLeaveHalfOfTheCpusToApplications) {
   EXPECT_EQ(default_workers(3, 8), 3U);
   EXPECT_EQ(default_workers(8, 3), 3U);
   EXPECT_GE(default_workers(), 1U);
-}
-
-TEST(DefaultWorkers, LeaveHalfOfTheCpusToApplications) {
   EXPECT_EQ(default_workers(0, 1), 1U);
   EXPECT_EQ(default_workers(0, 2), 1U);
   EXPECT_EQ(default_workers(0, 3), 2U);

@@ -21,13 +21,10 @@ TEST(Durations, ReadEveryUnit) {
   EXPECT_EQ(duration_from("0s"), Duration(0));
 }
 
-TEST(Durations, RefuseWhatHasNoUnitOrIsNoWholeNumber) {
+TEST(Durations, RefuseWhatHasNoUnitOrIsNoWholeNumberOrDoesNotFit) {
   for (const char* text : {"", "30", "s", "1.5s", "-1s", "+1s", " 1s", "1s ", "1 s", "1S", "1d",
                            "01s", "1s1s", "0x1s", "1_0s", "1\xc2\xb5s"})
     EXPECT_FALSE(duration_from(text).has_value()) << text;
-}
-
-TEST(Durations, RefuseWhatDoesNotFit) {
   EXPECT_TRUE(duration_from("2562047h").has_value());
   EXPECT_FALSE(duration_from("2562048h").has_value());
   EXPECT_FALSE(duration_from("18446744073709551615us").has_value());
