@@ -10,17 +10,9 @@
 namespace fairlead {
 namespace {
 
-SocketAddress address(std::string_view text) {
-  auto parsed = SocketAddress::parse(text);
-  EXPECT_TRUE(parsed) << text << ": " << (parsed ? "" : parsed.error().what);
-  return parsed.value_or(SocketAddress());
-}
+SocketAddress address(std::string_view text) { return SocketAddress::parse(text).value(); }
 
-Cidr cidr(std::string_view text) {
-  auto parsed = Cidr::parse(text);
-  EXPECT_TRUE(parsed) << text << ": " << (parsed ? "" : parsed.error().what);
-  return parsed.value_or(Cidr());
-}
+Cidr cidr(std::string_view text) { return Cidr::parse(text).value(); }
 
 TEST(SocketAddress, PrintsWhatItParsed) {
   for (const char* text : {"192.0.2.1:80", "0.0.0.0:0", "255.255.255.255:65535", "[::]:0",
@@ -31,24 +23,40 @@ TEST(SocketAddress, PrintsWhatItParsed) {
 }
 
 TEST(SocketAddress, RejectsWhatIsNoAddressAndPort) {
-  for (const char* text : {"", ":", ":80", "80", "192.0.2.1", "192.0.2.1:", "192.0.2:80", "::1:80",
-                           "[::1]", "[::1]80", "[::1:80", "::1]:80", "[]:80", "[:80", "[::1%]:80"})
-    EXPECT_FALSE(SocketAddress::parse(text)) << text;
-  for (const char* text :
-       {"192.0.2.1:65536", "192.0.2.1:-1", "192.0.2.1:+1", "192.0.2.1: 80", "192.0.2.1:80 ",
-        "192.0.2.1:0x50", "192.0.2.256:80", " 192.0.2.1:80", "2001:db8::1", "[192.0.2.1]:80",
-        "[2001:db8::1::2]:80", "example.com:80", "192.0.2.1:80:90"})
+  for (const char* text : {"",
+                           ":",
+                           ":80",
+                           "80",
+                           "192.0.2.1",
+                           "192.0.2.1:",
+                           "192.0.2:80",
+                           "::1:80",
+                           "[::1]",
+                           "[::1]80",
+                           "[::1:80",
+                           "::1]:80",
+                           "[]:80",
+                           "[:80",
+                           "[::1%]:80",
+                           "192.0.2.1:65536",
+                           "192.0.2.1:-1",
+                           "192.0.2.1:+1",
+                           "192.0.2.1: 80",
+                           "192.0.2.1:80 ",
+                           "192.0.2.1:0x50",
+                           "192.0.2.256:80",
+                           " 192.0.2.1:80",
+                           "2001:db8::1",
+                           "[192.0.2.1]:80",
+                           "[2001:db8::1::2]:80",
+                           "example.com:80",
+                           "192.0.2.1:80:90"})
     EXPECT_FALSE(SocketAddress::parse(text)) << text;
   EXPECT_FALSE(
       SocketAddress::parse("[1111:2222:3333:4444:5555:6666:7777:8888:9999:aaaa:bbbb:cccc:dddd]:1"));
   EXPECT_FALSE(SocketAddress::parse(std::string_view("1.2.3.4\0:80", 11)));
   EXPECT_FALSE(SocketAddress::parse(std::string_view("1.2.3.4\0x:80", 12)));
-}
-
-TEST(SocketAddress, SaysThatANamedScopeIsUnsupported) {
-  auto parsed = SocketAddress::parse("[fe80::1%eth0]:80");
-  ASSERT_FALSE(parsed);
-  EXPECT_EQ(parsed.error().code, Errc::kUnsupported);
+  EXPECT_EQ(SocketAddress::parse("[fe80::1%eth0]:80").error().code, Errc::kUnsupported);
 }
 
 TEST(SocketAddress, CarriesNetworkOrderForSystemCalls) {
@@ -144,23 +152,22 @@ TEST(Cidr, MatchesItsBlockAndNothingBeside) {
         Case{"0.0.0.0/0", "255.0.0.1:1", "[::1]:1"}, Case{"::/0", "[2001:db8::1]:1", "10.0.0.1:1"},
         Case{"fd00::/8", "[fdff::1]:1", "[fe00::1]:1"},
         Case{"2001:db8::/33", "[2001:db8:7fff::]:1", "[2001:db8:8000::]:1"},
-        Case{"::1", "[::1]:1", "[::]:1"}}) {
+        Case{"::1", "[::1]:1", "[::]:1"},
+        // Mapped addresses count as IPv4.
+        Case{"10.0.0.0/8", "[::ffff:10.1.2.3]:1", "[::ffff:11.0.0.0]:1"},
+        Case{"::/0", "[2001:db8::1]:1", "[::ffff:10.1.2.3]:1"}}) {
     EXPECT_TRUE(cidr(c.block).contains(address(c.inside))) << c.block;
     EXPECT_FALSE(cidr(c.block).contains(address(c.outside))) << c.block;
   }
 }
 
 TEST(AddressBlock, OfIpv6IsA64AndOfIpv4TheAddress) {
-  const auto block = [](const char* text) {
-    return address_block(SocketAddress::parse(text).value());
-  };
-  const auto name = [](const char* text) {
-    return address_block_name(SocketAddress::parse(text).value());
-  };
-  EXPECT_EQ(block("10.0.0.1:80"), SocketAddress::parse("10.0.0.1:0").value());
+  const auto block = [](const char* text) { return address_block(address(text)); };
+  const auto name = [](const char* text) { return address_block_name(address(text)); };
+  EXPECT_EQ(block("10.0.0.1:80"), address("10.0.0.1:0"));
   EXPECT_NE(block("10.0.0.1:80"), block("10.0.0.2:80"));
   EXPECT_EQ(block("[2001:db8:1:2::1]:80"), block("[2001:db8:1:2:ffff:ffff:ffff:ffff]:443"));
-  EXPECT_EQ(block("[2001:db8:1:2::1]:80"), SocketAddress::parse("[2001:db8:1:2::]:0").value());
+  EXPECT_EQ(block("[2001:db8:1:2::1]:80"), address("[2001:db8:1:2::]:0"));
   EXPECT_NE(block("[2001:db8:1:2::1]:80"), block("[2001:db8:1:3::1]:80"));
   // IPv4 hosts must not share the block of all mapped addresses.
   EXPECT_EQ(block("[::ffff:10.0.0.1]:80"), block("10.0.0.1:1"));
@@ -173,11 +180,6 @@ TEST(AddressBlock, OfIpv6IsA64AndOfIpv4TheAddress) {
   EXPECT_EQ(name("[::ffff:10.0.0.1]:80"), "10.0.0.1");
   EXPECT_EQ(name("[2001:db8::5]:80"), "2001:db8::/64");
   EXPECT_EQ(name("[::1]:80"), "::1");
-}
-
-TEST(Cidr, LooksUpMappedAddressesAsIpv4) {
-  EXPECT_TRUE(cidr("10.0.0.0/8").contains(address("[::ffff:10.1.2.3]:1")));
-  EXPECT_FALSE(cidr("::/0").contains(address("[::ffff:10.1.2.3]:1")));
 }
 
 TEST(Port, IsANumberInDigitsWithoutALeadingZero) {

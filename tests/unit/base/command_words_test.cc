@@ -43,11 +43,10 @@ TEST(CommandWords, LongOnesAreRefusedAndCut) {
 TEST(CommandWords, NamesOfObjectsAreThoseOfKubernetes) {
   for (const char* name : {"a", "kube-system", "node-1.example.org", "0"})
     EXPECT_TRUE(kubernetes::is_object_name(name)) << name;
-  for (const std::string& name :
-       {std::string(), std::string("."), std::string(".."), std::string("a..b"), std::string("a/b"),
-        std::string("-a"), std::string("a-"), std::string("a.-b"), std::string("A"),
-        std::string("a?b"), std::string("%2e"), std::string("a#"), std::string(254, 'a')})
+  for (const char* name :
+       {"", ".", "..", "a..b", "a/b", "-a", "a-", "a.-b", "A", "a?b", "%2e", "a#"})
     EXPECT_FALSE(kubernetes::is_object_name(name)) << name;
+  EXPECT_FALSE(kubernetes::is_object_name(std::string(254, 'a')));
   EXPECT_EQ(optional_name_trouble(""), "");
   EXPECT_TRUE(object_name_trouble("../x").starts_with("\"../x\" is not allowed; allowed: "));
 }

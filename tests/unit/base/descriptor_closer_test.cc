@@ -21,6 +21,16 @@ constexpr auto kLong = LingeringSockets::kLinger / 4;
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
+struct SocketPair {
+  explicit SocketPair(int type = SOCK_SEQPACKET) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends.data()), 0);
+    one.reset(ends[0]);
+    other.reset(ends[1]);
+  }
+  FileDescriptor one, other;
+};
+
 class DescriptorCloserTest : public testing::Test {
  protected:
   bool closed_in_time(int fd) {
@@ -34,10 +44,10 @@ class DescriptorCloserTest : public testing::Test {
 };
 
 TEST_F(DescriptorCloserTest, ClosesWhatIsGivenToIt) {
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
-  closer_.close(FileDescriptor(ends[0]));
-  { const ForeignDescriptor other(FileDescriptor(ends[1]), closer_); }
+  SocketPair pair;
+  const std::array<int, 2> ends = {pair.one.get(), pair.other.get()};
+  closer_.close(std::move(pair.one));
+  { const ForeignDescriptor other(std::move(pair.other), closer_); }
   EXPECT_TRUE(closed_in_time(ends[0]));
   EXPECT_TRUE(closed_in_time(ends[1]));
 }
@@ -65,12 +75,10 @@ TEST_F(DescriptorCloserTest, IsFullWhenTooManyWaitBehindOne) {
 // of a record that is refused.
 TEST_F(DescriptorCloserTest, RecordsWithDescriptorsThatLingerHoldUpNobody) {
   constexpr std::size_t kMost = 253;  // SCM_MAX_FD
-  std::array<int, 2> ends{}, inner{};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, inner.data()), 0);
+  SocketPair pair;
   const std::array<std::byte, 64> bytes{};
-  const FileDescriptor sender(ends[0]);
-  ForeignDescriptor receiver(FileDescriptor(ends[1]), closer_);
+  const int sender = pair.one.get();
+  ForeignDescriptor receiver(std::move(pair.other), closer_);
   {
     std::vector<FileDescriptor> sent;
     std::vector<int> numbers;
@@ -79,12 +87,13 @@ TEST_F(DescriptorCloserTest, RecordsWithDescriptorsThatLingerHoldUpNobody) {
                                    : sockets_.make());
       numbers.push_back(sent.back().get());
     }
-    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, numbers));
-    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, std::span(numbers).last(1)));
-    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, std::span(numbers).last(1)));
-    const FileDescriptor outer(inner[0]), full(inner[1]);
-    ASSERT_TRUE(send_with_descriptors(outer.get(), bytes, std::span(numbers).last(1)));
-    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, std::span(&inner[1], 1)));
+    ASSERT_TRUE(send_with_descriptors(sender, bytes, numbers));
+    for (int i = 0; i < 2; ++i)
+      ASSERT_TRUE(send_with_descriptors(sender, bytes, std::span(numbers).last(1)));
+    const SocketPair inner;
+    const int full = inner.other.get();
+    ASSERT_TRUE(send_with_descriptors(inner.one.get(), bytes, std::span(numbers).last(1)));
+    ASSERT_TRUE(send_with_descriptors(sender, bytes, std::span(&full, 1)));
   }
   std::array<std::byte, 64> into{};
   const auto most = receive_record(receiver.get(), into, closer_).value();
@@ -97,17 +106,15 @@ TEST_F(DescriptorCloserTest, RecordsWithDescriptorsThatLingerHoldUpNobody) {
 }
 
 TEST_F(DescriptorCloserTest, BytesOfAStreamMayBringDescriptorsToo) {
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-  FileDescriptor sender(ends[0]);
-  const ForeignDescriptor receiver(FileDescriptor(ends[1]), closer_);
+  SocketPair pair(SOCK_STREAM);
+  const ForeignDescriptor receiver(std::move(pair.other), closer_);
   {
     const FileDescriptor socket = sockets_.make();
     const int fd = socket.get();
     const std::array<std::byte, 5> bytes{};
-    ASSERT_TRUE(send_with_descriptors(sender.get(), bytes, std::span(&fd, 1)));
+    ASSERT_TRUE(send_with_descriptors(pair.one.get(), bytes, std::span(&fd, 1)));
   }
-  sender.reset();
+  pair.one.reset();
   std::array<std::byte, 64> into{};
   {
     const auto received = receive_record(receiver.get(), into, closer_).value();

@@ -10,27 +10,25 @@
 namespace fairlead {
 namespace {
 
-TEST(FallbackTable, NamesAndCodesAreUnique) {
+TEST(FallbackTable, RowsAreUniqueExplainedAndFoundByTheirNames) {
   std::set<std::string_view> names;
   std::set<std::uint32_t> codes;
   for (const FallbackInfo& info : fallback_table()) {
-    EXPECT_TRUE(names.insert(info.name).second) << info.name;
-    EXPECT_TRUE(codes.insert(info.code).second) << info.name;
-    EXPECT_FALSE(info.sentence.empty()) << info.name;
-    EXPECT_FALSE(info.hint.empty()) << info.name;
+    SCOPED_TRACE(info.name);
+    EXPECT_TRUE(names.insert(info.name).second);
+    EXPECT_TRUE(codes.insert(info.code).second);
+    EXPECT_FALSE(info.sentence.empty());
+    EXPECT_FALSE(info.hint.empty());
+    EXPECT_EQ(find_fallback(info.name), &info);
   }
   EXPECT_LE(fallback_reason_count(), kFallbackReasonsMax);
+  EXPECT_EQ(find_fallback(""), nullptr);
+  EXPECT_EQ(find_fallback("vlans"), nullptr);
 }
 
 TEST(FallbackTable, OurOwnCodesNeverLeaveTheHost) {
   for (const FallbackInfo& info : fallback_table())
     EXPECT_LT(info.wire_code, 0x0f000000U) << info.name;
-}
-
-TEST(FallbackTable, FindsAReasonByItsName) {
-  for (const FallbackInfo& info : fallback_table()) EXPECT_EQ(find_fallback(info.name), &info);
-  EXPECT_EQ(find_fallback(""), nullptr);
-  EXPECT_EQ(find_fallback("vlans"), nullptr);
 }
 
 TEST(FallbackTable, UnknownWireCodeMeansThePeerDeclined) {

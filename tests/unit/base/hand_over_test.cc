@@ -1,10 +1,16 @@
 // Goal: the plugin's note of RNICs is read as it was written, and no other text is accepted as one.
-// Method: round trips, and tables of texts.
+// Method: round trips, and tables of texts. Of the sets of encrypted destinations that it has,
+// fewer blocks and less room never make one smaller.
 #include "base/hand_over.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/encrypted_paths.h"
 
 namespace fairlead {
 namespace {
@@ -17,13 +23,14 @@ TEST(HandOver, HasThisText) {
   EXPECT_EQ(to_alias({}), "smc1;mode=none");
 }
 
-TEST(HandOver, IsReadAsItWasWritten) {
+TEST(HandOver, IsReadAsItWasWrittenAndInAnyOrderWithUnknownPairs) {
   for (const HandOver& note : {kBoth, HandOver{"NETA", {}, ""}, HandOver{},
                                HandOver{"NETA", {}, "no_rnic"}, HandOver{"", {}, "namespace"}})
     EXPECT_EQ(parse_alias(to_alias(note)), note) << to_alias(note);
+  EXPECT_EQ(parse_alias("smc1;rnic=mlx5_0/1,mlx5_1/2;later=x;pnet=neta"), kBoth);
 }
 
-Gid address(std::initializer_list<std::uint8_t> last) {
+Gid gid_with(std::initializer_list<std::uint8_t> last) {
   Gid gid;
   std::copy(last.begin(), last.end(), gid.bytes.end() - static_cast<std::ptrdiff_t>(last.size()));
   return gid;
@@ -31,7 +38,7 @@ Gid address(std::initializer_list<std::uint8_t> last) {
 
 TEST(HandOver, NamesAddressesOfTheNode) {
   HandOver note = kBoth;
-  note.gids = {address({0xff, 0xff, 10, 9, 0, 1}), address({7})};
+  note.gids = {gid_with({0xff, 0xff, 10, 9, 0, 1}), gid_with({7})};
   EXPECT_EQ(to_alias(note), "smc1;pnet=NETA;mode=shared;gid=10.9.0.1,::7;rnic=mlx5_0/1,mlx5_1/2");
   EXPECT_EQ(parse_alias(to_alias(note)), note);
   // The reason of the node has room afterwards, however many addresses there are.
@@ -51,10 +58,6 @@ TEST(HandOver, HoldsAllRnicsOrNone) {
   EXPECT_EQ(parse_alias(to_alias(note)), note);
   note.rnics.push_back({"rxe99", PortNumber{1}});
   EXPECT_EQ(parse_alias(to_alias(note)), (HandOver{"NETA", {}, ""}));
-}
-
-TEST(HandOver, HasItsPairsInAnyOrderAndUnknownOnes) {
-  EXPECT_EQ(parse_alias("smc1;rnic=mlx5_0/1,mlx5_1/2;later=x;pnet=neta"), kBoth);
 }
 
 TEST(HandOver, TakesAndLosesWhatTheNodeSaysOfAccess) {
@@ -148,11 +151,74 @@ TEST(RnicPortName, IsADeviceAndAPort) {
   EXPECT_EQ(parse_rnic_port("mlx5_0/1"), kBoth.rnics[0]);
   EXPECT_EQ(to_string(kBoth.rnics[0]), "mlx5_0/1");
   EXPECT_TRUE(parse_rnic_port(std::string(kRnicNameCharsMax, 'r') + "/255"));
-  for (const std::string& text :
-       {std::string(), std::string("mlx5_0"), std::string("mlx5_0/01/1"), std::string("mlx 5/1"),
-        std::string("mlx5;0/1"), std::string("mlx5_0/-1"), std::string("mlx5_0/+1"),
-        std::string(kRnicNameCharsMax + 1, 'r') + "/1"})
+  for (const char* text :
+       {"", "mlx5_0", "mlx5_0/01/1", "mlx 5/1", "mlx5;0/1", "mlx5_0/-1", "mlx5_0/+1"})
     EXPECT_FALSE(parse_rnic_port(text)) << text;
+  EXPECT_FALSE(parse_rnic_port(std::string(kRnicNameCharsMax + 1, 'r') + "/1"));
+}
+
+EncryptedPaths paths(std::vector<std::string_view> blocks) {
+  EncryptedPaths made;
+  for (const std::string_view block : blocks) made.blocks.push_back(Cidr::parse(block).value());
+  return made;
+}
+
+SocketAddress address(const std::string& text) { return SocketAddress::parse(text + ":0").value(); }
+
+std::string text(std::vector<std::string_view> blocks, std::size_t bytes_max = 200) {
+  return to_text(paths(std::move(blocks)), bytes_max);
+}
+
+TEST(EncryptedPaths, TakesTheFewestBlocks) {
+  EXPECT_EQ(text({}), "");
+  EXPECT_EQ(text({"10.1.0.0/16", "10.1.2.0/24", "10.1.0.0/16"}), "10.1.0.0/16");
+  EXPECT_EQ(text({"10.1.1.0/24", "10.1.0.0/24"}), "10.1.0.0/23");
+  EXPECT_EQ(text({"10.1.3.0/24", "10.1.1.0/24", "10.1.2.0/24", "10.1.0.0/24"}), "10.1.0.0/22");
+  EXPECT_EQ(text({"fd00::/64", "10.2.0.0/24", "10.1.1.0/24"}), "10.1.1.0/24,10.2.0.0/24,fd00::/64");
+  EXPECT_EQ(to_text({true, {}}, 3), "all");
+}
+
+TEST(EncryptedPaths, WidensWhereThereIsNoRoom) {
+  const std::vector<std::string_view> many = {"10.244.1.0/24", "10.244.3.0/24", "10.9.0.0/16",
+                                              "fd00:1::/64"};
+  EXPECT_EQ(text(many, 40), "10.9.0.0/16,10.244.0.0/22,fd00:1::/64");
+  EXPECT_EQ(text(many, 24), "10.0.0.0/8,fd00:1::/64");
+  EXPECT_EQ(text(many, 20), "all");
+  EXPECT_EQ(text({"1.0.0.0/24", "200.0.0.0/24"}, 12), "0.0.0.0/0");
+}
+
+TEST(EncryptedPaths, NeverCoversLessThanBefore) {
+  std::vector<Cidr> blocks;
+  std::vector<SocketAddress> inside;
+  for (unsigned i = 0; i < 300; ++i) {
+    const std::string base = "10." + std::to_string(i * 37 % 256) + "." + std::to_string(i % 251);
+    blocks.push_back(Cidr::parse(base + ".0/24").value());
+    inside.push_back(address(base + ".7"));
+    const std::string six = "fd00:" + std::to_string(i * 7) + "::";
+    blocks.push_back(Cidr::parse(six + "/64").value());
+    inside.push_back(address("[" + six + "7]"));
+  }
+  for (const std::size_t room : {200u, 100u, 40u, 20u, 5u, 3u}) {
+    const std::string told = to_text({false, blocks}, room);
+    EXPECT_LE(told.size(), room);
+    const auto read = parse_encrypted_paths(told);
+    ASSERT_TRUE(read) << told;
+    for (const SocketAddress& one : inside)
+      ASSERT_TRUE(read->contains(one)) << told << " lacks " << to_string(one);
+  }
+}
+
+TEST(EncryptedPaths, ReadsWhatItWroteAndNothingElse) {
+  const EncryptedPaths read = parse_encrypted_paths("10.1.0.0/16,fd00::/8").value();
+  EXPECT_TRUE(read.contains(address("10.1.2.3")));
+  EXPECT_TRUE(read.contains(address("[::ffff:10.1.2.3]")));
+  EXPECT_TRUE(read.contains(address("[fd12::1]")));
+  EXPECT_FALSE(read.contains(address("10.2.0.1")));
+  EXPECT_TRUE(parse_encrypted_paths("all")->contains(address("192.0.2.1")));
+  EXPECT_FALSE(EncryptedPaths{}.contains(address("192.0.2.1")));
+  for (const char* bad :
+       {"", "x", "10.1.0.1/16", "10.1.0.0/33", ",", "10.1.0.0/16,,fd00::/8", "ALL"})
+    EXPECT_FALSE(parse_encrypted_paths(bad)) << bad;
 }
 
 }  // namespace

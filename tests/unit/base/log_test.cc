@@ -37,23 +37,14 @@ class LogToPipe : public testing::Test {
     ::close(ends[1]);
   }
   void TearDown() override {
-    std::thread drain([this] { (void)read_rest(); });
+    std::thread drain([this] { (void)read_until("\n\n"); });  // never comes
     while (!log_flush(kLongWait)) {
     }
     ::dup2(saved_.get(), STDERR_FILENO);  // the pipe's last writer goes
     drain.join();
   }
 
-  // Reads until the pipe has no writer.
-  std::string read_rest() {
-    std::string text;
-    std::array<char, 65536> part;
-    ssize_t n = 0;
-    while ((n = ::read(reader_.get(), part.data(), part.size())) > 0)
-      text.append(part.data(), static_cast<std::size_t>(n));
-    return text;
-  }
-  // Reads until a complete line with `word`.
+  // Reads until a complete line with `word`, or until the pipe has no writer.
   std::string read_until(const std::string& word) {
     std::string text;
     std::array<char, 65536> part;
@@ -178,9 +169,6 @@ TEST_F(LogToPipe, TheEndOfTheProcessDoesNotWaitForAReader) {
   EXPECT_FALSE(log_flush(kShortWait));
 }
 
-// The child has the thread of the log only if it begins from main().
-void start_child_afresh() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-
 [[noreturn]] void fail_with(bool reader) {
   const LogQueue queue;
   if (!reader) {
@@ -194,14 +182,11 @@ void start_child_afresh() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   ::_exit(3);
 }
 
-TEST(LogDeath, AFailedAssertionComesAfterTheLinesBeforeIt) {
-  start_child_afresh();
+TEST(LogDeath, AFailedAssertionComesAfterTheLinesBeforeItAndEndsTheProcessAlthoughNobodyReads) {
+  // The child has the thread of the log only if it begins from main().
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(fail_with(true), testing::KilledBySignal(SIGABRT),
               "event=before\n.*assertion failed: answer == 42; \\(answer\\) are 41 \\(0x29\\)");
-}
-
-TEST(LogDeath, AFailedAssertionEndsTheProcessAlthoughNobodyReads) {
-  start_child_afresh();
   EXPECT_EXIT(fail_with(false), testing::KilledBySignal(SIGABRT), "");
 }
 

@@ -2,12 +2,13 @@
 #include "base/linux/service_thread.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <future>
+
+#include "unit/rdma/descriptor_limit.h"
 
 namespace fairlead {
 namespace {
@@ -88,14 +89,9 @@ TEST(ServiceThreadTest, EachWakingEndsAWait) {
 }
 
 TEST(ServiceThreadTest, IsNotStartedWithoutADescriptor) {
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   ServiceThread thread;
-  const auto started = thread.start([] { FAIL(); });
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_EQ(started.error().code, Errc::kExhausted);
+  const rdma::shm::DescriptorLimit none(0);
+  EXPECT_EQ(thread.start([] { FAIL(); }).error().code, Errc::kExhausted);
 }
 
 }  // namespace

@@ -26,11 +26,12 @@ class Probe : public Task {
   bool returns_;
 };
 
+struct Gate {
+  std::promise<void> begun, open, left;
+};
+
 class Blocked : public Task {
  public:
-  struct Gate {
-    std::promise<void> begun, open, left;
-  };
   explicit Blocked(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
   ~Blocked() override { gate_->left.set_value(); }
   bool run() noexcept override {
@@ -48,60 +49,67 @@ bool post(TaskThread& thread, std::unique_ptr<Task> task) {
   return task == nullptr;
 }
 
-TEST(TaskThread, RunsOnAnotherThreadInTheOrderOfPosting) {
-  std::atomic<int> runs{0};
+class TaskThreadTest : public testing::Test {
+ protected:
+  void block(TaskThread& thread) {
+    ASSERT_TRUE(post(thread, std::make_unique<Blocked>(gate_)));
+    gate_->begun.get_future().wait();
+  }
+  void unblock() {
+    gate_->open.set_value();
+    gate_->left.get_future().wait();
+  }
+  std::atomic<int> runs_{0};
+  const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+};
+
+TEST_F(TaskThreadTest, RunsOnAnotherThreadInTheOrderOfPosting) {
   TaskThread::Tasks done;
   {
     TaskThread thread(8);
-    for (int i = 0; i < 5; ++i) ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs)));
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs_)));
     while (done.size() < 5)
       for (auto& task : thread.take_done()) done.push_back(std::move(task));
   }
-  EXPECT_EQ(runs, 5);
+  EXPECT_EQ(runs_, 5);
   for (const auto& task : done)
     EXPECT_NE(static_cast<Probe&>(*task).thread, std::this_thread::get_id());
 }
 
-TEST(TaskThread, EndsAfterWhatWaits) {
-  std::atomic<int> runs{0};
+TEST_F(TaskThreadTest, EndsAfterWhatWaits) {
   {
     TaskThread thread(64);
-    for (int i = 0; i < 64; ++i) ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs, false)));
+    for (int i = 0; i < 64; ++i) ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs_, false)));
   }
-  EXPECT_EQ(runs, 64);
+  EXPECT_EQ(runs_, 64);
 }
 
-TEST(TaskThread, RefusesMoreThanItsLimitWhileOneBlocks) {
-  std::atomic<int> runs{0};
-  const auto gate = std::make_shared<Blocked::Gate>();
+TEST_F(TaskThreadTest, RefusesMoreThanItsLimitWhileOneBlocks) {
   TaskThread thread(3);
   EXPECT_EQ(thread.running_for(std::chrono::steady_clock::now()), Duration::zero());
-  ASSERT_TRUE(post(thread, std::make_unique<Blocked>(gate)));
-  gate->begun.get_future().wait();
-  EXPECT_TRUE(post(thread, std::make_unique<Probe>(runs)));
-  EXPECT_TRUE(post(thread, std::make_unique<Probe>(runs)));
-  EXPECT_FALSE(post(thread, std::make_unique<Probe>(runs)));
+  block(thread);
+  EXPECT_TRUE(post(thread, std::make_unique<Probe>(runs_)));
+  EXPECT_TRUE(post(thread, std::make_unique<Probe>(runs_)));
+  EXPECT_FALSE(post(thread, std::make_unique<Probe>(runs_)));
   EXPECT_GT(thread.running_for(std::chrono::steady_clock::now() + std::chrono::seconds(2)),
             std::chrono::seconds(1));
   EXPECT_EQ(thread.take_waiting().size(), 2u);
-  EXPECT_TRUE(post(thread, std::make_unique<Probe>(runs, false)));
-  gate->open.set_value();
-  gate->left.get_future().wait();
+  EXPECT_TRUE(post(thread, std::make_unique<Probe>(runs_, false)));
+  unblock();
 }
 
-TEST(TaskThread, CallsOffWhatHasNotBegun) {
+TEST_F(TaskThreadTest, CallsOffWhatHasNotBegun) {
   std::atomic<int> called_off{0}, kept{0};
-  const auto gate = std::make_shared<Blocked::Gate>();
   TaskThread thread(4);
-  std::unique_ptr<Task> first = std::make_unique<Blocked>(gate);
+  std::unique_ptr<Task> first = std::make_unique<Blocked>(gate_);
   std::unique_ptr<Task> second = std::make_unique<Probe>(called_off);
   std::unique_ptr<Task> third = std::make_unique<Probe>(kept);
   const std::uint64_t running = thread.post(first), waiting = thread.post(second);
   thread.post(third);
-  gate->begun.get_future().wait();
+  gate_->begun.get_future().wait();
   EXPECT_EQ(thread.call_off(running), TaskThread::CallOff::kRunning);
   EXPECT_EQ(thread.call_off(waiting), TaskThread::CallOff::kDone);
-  gate->open.set_value();
+  gate_->open.set_value();
   TaskThread::Tasks done;
   while (done.empty()) done = thread.take_done();
   EXPECT_EQ(thread.call_off(running), TaskThread::CallOff::kTooLate);
@@ -110,18 +118,14 @@ TEST(TaskThread, CallsOffWhatHasNotBegun) {
   EXPECT_EQ(kept, 1);
 }
 
-TEST(TaskThread, ABlockedErrandDoesNotHoldUpTheEnd) {
-  std::atomic<int> runs{0};
-  const auto gate = std::make_shared<Blocked::Gate>();
+TEST_F(TaskThreadTest, ABlockedErrandDoesNotHoldUpTheEnd) {
   {
     TaskThread thread(3);
-    ASSERT_TRUE(post(thread, std::make_unique<Blocked>(gate)));
-    gate->begun.get_future().wait();
-    ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs)));
+    block(thread);
+    ASSERT_TRUE(post(thread, std::make_unique<Probe>(runs_)));
   }
-  gate->open.set_value();  // would never come if the destructor waited for the task
-  gate->left.get_future().wait();
-  EXPECT_EQ(runs, 0);
+  unblock();  // would never come if the destructor waited for the task
+  EXPECT_EQ(runs_, 0);
 }
 
 }  // namespace

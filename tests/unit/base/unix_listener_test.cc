@@ -1,8 +1,9 @@
-// Listening Unix sockets: names, modes, and what happens when descriptors are used up.
+// Listening Unix sockets: names, modes, what happens when descriptors are used up, and which of
+// their files are removed.
 #include "base/linux/unix_listener.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +11,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/linux/socket_file.h"
 #include "base/linux/unix_socket.h"
+#include "unit/rdma/descriptor_limit.h"
 
 namespace fairlead {
 namespace {
@@ -21,20 +24,7 @@ std::string own_name(const std::string& text) {
 
 UnixAddress address_of(const std::string& name) { return UnixAddress::parse(name).value(); }
 
-// As long as it lives, no descriptor can be made but in the gaps below the highest one.
-class NoDescriptors {
- public:
-  NoDescriptors() {
-    (void)::getrlimit(RLIMIT_NOFILE, &before_);
-    const FileDescriptor lowest(::dup(STDERR_FILENO));
-    const rlimit fewer{static_cast<rlim_t>(lowest.get()), before_.rlim_max};
-    (void)::setrlimit(RLIMIT_NOFILE, &fewer);
-  }
-  ~NoDescriptors() { (void)::setrlimit(RLIMIT_NOFILE, &before_); }
-
- private:
-  rlimit before_{};
-};
+using rdma::shm::DescriptorLimit;
 
 struct Watcher : FdWatcher {
   Result<void> watch_readable(int fd, Trigger) override {
@@ -95,7 +85,7 @@ TEST(UnixListenerTest, IsDeafForAPauseWithoutADescriptor) {
   const auto client = connect_unix_socket(address, SOCK_SEQPACKET);
   EXPECT_FALSE(listener.deaf_until());
   {
-    const NoDescriptors none;
+    const DescriptorLimit none(DescriptorLimit::used_up());
     EXPECT_EQ(listener.accept().error().system, EMFILE);
     EXPECT_TRUE(listener.deaf_until());
   }
@@ -104,32 +94,24 @@ TEST(UnixListenerTest, IsDeafForAPauseWithoutADescriptor) {
   EXPECT_TRUE(listener.accept());  // it has waited
 }
 
-TEST(UnixListenerTest, WithASpareDescriptorTakesAndClosesWhatFindsNone) {
+TEST(UnixListenerTest, WithASpareDescriptorTakesAndClosesWhatFindsNoneMoreThanOnce) {
   const UnixAddress address = address_of(own_name("c"));
   DescriptorCloser closer([] { return false; });
-  UnixListener listener = UnixListener::open(address, {.keeps_spare = true}).value();
-  listener.close_with(closer);
-  const FileDescriptor client = std::move(*connect_unix_socket(address, SOCK_SEQPACKET));
-  const NoDescriptors none;
-  EXPECT_EQ(listener.accept().error().code, Errc::kExhausted);
-  char byte = 0;
-  EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 0);
-  EXPECT_FALSE(listener.deaf_until());
-}
-
-TEST(UnixListenerTest, ASpareDescriptorServesMoreThanOnce) {
-  const UnixAddress address = address_of(own_name("e"));
-  UnixListener listener = UnixListener::open(address, {.backlog = 4, .keeps_spare = true}).value();
-  std::vector<FileDescriptor> clients;
-  for (int i = 0; i < 3; ++i)
-    clients.push_back(std::move(*connect_unix_socket(address, SOCK_SEQPACKET)));
-  const NoDescriptors none;
-  for (const FileDescriptor& client : clients) {
-    EXPECT_EQ(listener.accept().error().code, Errc::kExhausted);
-    char byte = 0;
-    EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 0);
+  for (const bool with_closer : {true, false}) {
+    UnixListener listener =
+        UnixListener::open(address, {.backlog = 4, .keeps_spare = true}).value();
+    if (with_closer) listener.close_with(closer);
+    std::vector<FileDescriptor> clients;
+    for (int i = 0; i < 3; ++i)
+      clients.push_back(std::move(*connect_unix_socket(address, SOCK_SEQPACKET)));
+    const DescriptorLimit none(DescriptorLimit::used_up());
+    for (const FileDescriptor& client : clients) {
+      EXPECT_EQ(listener.accept().error().code, Errc::kExhausted);
+      char byte = 0;
+      EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 0);
+    }
+    EXPECT_FALSE(listener.deaf_until());
   }
-  EXPECT_FALSE(listener.deaf_until());
 }
 
 TEST(UnixListenerTest, IsWatchedWhileItIsNotDeaf) {
@@ -149,6 +131,57 @@ TEST(UnixListenerTest, IsWatchedWhileItIsNotDeaf) {
   ASSERT_TRUE(listener.set_watcher(nullptr));
   EXPECT_TRUE(watcher.watched.empty());
 }
+
+class SocketFileTest : public testing::TestWithParam<int> {
+ protected:
+  SocketFileTest() {
+    char folder[] = "/tmp/fairlead-socket-file-XXXXXX";
+    EXPECT_NE(::mkdtemp(folder), nullptr);
+    folder_ = folder;
+    path_ = folder_ + "/socket";
+  }
+  ~SocketFileTest() override {
+    ::unlink(path_.c_str());
+    ::rmdir(folder_.c_str());
+  }
+  FileDescriptor listen() const {
+    FileDescriptor socket = std::move(make_unix_socket(GetParam()).value());
+    EXPECT_TRUE(bind_unix_socket(socket.get(), address_of(path_), {}));
+    EXPECT_EQ(::listen(socket.get(), 1), 0);
+    return socket;
+  }
+  bool exists() const { return ::access(path_.c_str(), F_OK) == 0; }
+
+  std::string folder_, path_;
+};
+
+TEST_P(SocketFileTest, OfNobodyIsRemoved) {
+  listen();
+  ASSERT_TRUE(exists());
+  remove_stale_socket(path_, GetParam());
+  EXPECT_FALSE(exists());
+}
+
+TEST_P(SocketFileTest, OfAListenerOfAnyTypeStays) {
+  const FileDescriptor listener = listen();
+  for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
+    remove_stale_socket(path_, type);
+    EXPECT_TRUE(exists()) << type;
+  }
+}
+
+TEST_P(SocketFileTest, WhatIsNoSocketStays) {
+  ASSERT_EQ(::mkdir(path_.c_str(), 0700), 0);
+  remove_stale_socket(path_, GetParam());
+  EXPECT_TRUE(exists());
+  ::rmdir(path_.c_str());
+  const FileDescriptor file(::creat(path_.c_str(), 0600));
+  ASSERT_TRUE(file);
+  remove_stale_socket(path_, GetParam());
+  EXPECT_TRUE(exists());
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SocketFileTest, testing::Values(SOCK_STREAM, SOCK_SEQPACKET));
 
 }  // namespace
 }  // namespace fairlead

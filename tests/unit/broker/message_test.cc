@@ -15,16 +15,6 @@ using Kind = Message::Kind;
 constexpr PeerId kPeer{{1, 2, 3, 4, 5, 6, 7, 8}};
 constexpr FabricId kFabric{{9, 10, 11, 12, 13}};
 
-struct Pair {
-  Pair() {
-    int ends[2] = {-1, -1};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    left.reset(ends[0]);
-    right.reset(ends[1]);
-  }
-  FileDescriptor left, right;
-};
-
 TEST(BrokerMessage, SurvivesTheWayThereAndBack) {
   for (const Kind kind : {Kind::kRequestRing, Kind::kWelcome, Kind::kRefused, Kind::kChannel,
                           Kind::kBlank, Kind::kGranted, Kind::kRoom}) {
@@ -75,19 +65,21 @@ TEST(BrokerMessage, RefusesOtherLengthsAndValues) {
 }
 
 TEST(BrokerMessage, BringsDescriptorsExactlyWhereTheyBelong) {
-  const Pair pair;
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const FileDescriptor left(ends[0]), right(ends[1]);
   const FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const std::array<int, 3> three = {null.get(), null.get(), null.get()};
-  ASSERT_TRUE(send(pair.left.get(), {.kind = Kind::kChannel, .peer = kPeer}, three));
+  ASSERT_TRUE(send(left.get(), {.kind = Kind::kChannel, .peer = kPeer}, three));
   DescriptorCloser closer;
-  const auto channel = receive(pair.right.get(), closer);
+  const auto channel = receive(right.get(), closer);
   ASSERT_TRUE(channel);
   for (const ForeignDescriptor& fd : channel->fds) EXPECT_TRUE(fd);
   // A channel without descriptors.
   const MessageBytes bytes = encode({.kind = Kind::kChannel, .peer = kPeer});
-  ASSERT_EQ(::send(pair.left.get(), bytes.data(), bytes.size(), 0), 64);
-  EXPECT_EQ(receive(pair.right.get(), closer).error().code, Errc::kMalformed);
-  EXPECT_EQ(receive(pair.right.get(), closer).error().code, Errc::kWouldBlock);
+  ASSERT_EQ(::send(left.get(), bytes.data(), bytes.size(), 0), 64);
+  EXPECT_EQ(receive(right.get(), closer).error().code, Errc::kMalformed);
+  EXPECT_EQ(receive(right.get(), closer).error().code, Errc::kWouldBlock);
 }
 
 TEST(BrokerMessage, EveryRefusalHasAName) {
