@@ -2,13 +2,9 @@
 // functions that wait for a condition.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <functional>
 #include <memory>
 
-#include "conformance/device_pair.h"
-#include "conformance/endpoint.h"
+#include "conformance/connection.h"
 
 namespace fairlead::rdma {
 
@@ -26,44 +22,19 @@ class DeviceConformance : public testing::TestWithParam<DeviceKind> {
     right = std::make_unique<Endpoint>(pair->right());
   }
 
-  // Runs both sides until `done`; false if nothing happens for so long that something must hang.
-  bool run_until(const std::function<bool()>& done) {
-    constexpr int kIdleTurnsMax = 10000;
-    for (int idle = 0; idle < kIdleTurnsMax;) {
-      if (done()) return true;
-      const bool left_busy = left->turn();
-      const bool right_busy = right->turn();
-      pair->turn();
-      if (left_busy || right_busy) {
-        idle = 0;
-      } else if (++idle > 2) {
-        left->watcher().wait(left->device(), 2);
-        right->watcher().wait(right->device(), 2);
-      }
-    }
-    return done();
-  }
-  // Until nothing happens for a few turns.
-  void settle() {
-    for (int idle = 0; idle < 8; ++idle) {
-      if (left->turn() | right->turn()) idle = 0;
-      left->watcher().wait(left->device(), 0);
-      right->watcher().wait(right->device(), 0);
-      pair->turn();
-    }
-  }
+  bool run_until(const std::function<bool()>& done) { return rdma::run_until(done, *left, *right); }
+  void settle() { rdma::settle(*left, *right); }
 
-  struct Connection {
-    QueuePair* left;
-    QueuePair* right;
-  };
   Connection connect(PortNumber port = PortNumber(1), std::uint32_t send_requests = 64,
                      ProtectionDomain* right_domain = nullptr,
                      SharedReceiveQueue* right_queue = nullptr) {
-    Connection made{&left->add_queue_pair(port, send_requests),
-                    &right->add_queue_pair(port, send_requests, right_domain, right_queue)};
-    EXPECT_TRUE(made.left->connect(right->address_of(*made.right, port)));
-    EXPECT_TRUE(made.right->connect(left->address_of(*made.left, port)));
+    return rdma::connect(*left, *right, port, send_requests, right_domain, right_queue);
+  }
+
+  // With so many receive requests on the right.
+  Connection connect_ready(std::uint32_t receives, std::uint32_t send_requests = 64) {
+    const Connection made = connect(PortNumber(1), send_requests);
+    EXPECT_TRUE(right->post_receives(receives));
     return made;
   }
 
@@ -77,11 +48,19 @@ class DeviceConformance : public testing::TestWithParam<DeviceKind> {
            right->received.back().queue_pair == connection.right->number();
   }
 
-  // A request from left to right has failed, and both ends have reported it.
-  bool both_notice(const Connection& connection) {
-    return run_until([&] {
-      return right->has_fatal(*connection.right) && !left->sent(*connection.left).empty();
-    });
+  // The status of a write from left to right, the first request of its queue pair that completes.
+  CompletionStatus write(const Connection& connection, const RegisteredBuffer& from,
+                         std::uint32_t length, RemoteSlice to) {
+    EXPECT_TRUE(post(*connection.left, write_request(from, 0, length, to, true, 1)));
+    EXPECT_TRUE(run_until([&] { return !left->sent(*connection.left).empty(); }));
+    const std::vector<Completion> sent = left->sent(*connection.left);
+    EXPECT_EQ(sent.size(), 1u);
+    return sent.at(0).status;
+  }
+  // The same for one that fails, which both ends report.
+  void expect_write_refused(const Connection& connection, std::uint32_t length, RemoteSlice to) {
+    EXPECT_EQ(write(connection, left->memory(), length, to), CompletionStatus::kRemoteAccessError);
+    EXPECT_TRUE(run_until([&] { return right->has_fatal(*connection.right); }));
   }
 
   std::unique_ptr<DevicePair> pair;

@@ -1,10 +1,5 @@
 // Failures: the affected queue pairs go to the error state, all their requests complete, and both
 // sides are notified. Other queue pairs are not affected.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <vector>
 
 #include "conformance/conformance_test.h"
 
@@ -13,8 +8,7 @@ namespace {
 
 TEST_P(DeviceConformance, BadKeyKillsTheQueuePairOnBothSidesAndOnlyIt) {
   Connection victim = connect();
-  Connection other = connect();
-  ASSERT_TRUE(right->post_receives(16));
+  Connection other = connect_ready(16);
   RemoteSlice wrong = at(right->memory());
   wrong.rkey.value ^= 0x5a5a5a5a;
   const Bytes message = pattern(44, 1);
@@ -42,20 +36,13 @@ TEST_P(DeviceConformance, WriteOutOfRangeMovesNoByte) {
   std::memset(left->memory().bytes().data(), 0xee, 64);
   ASSERT_TRUE(right->post_receives(1));
   for (const auto& one : cases) {
-    Connection connection = connect();
-    ASSERT_TRUE(post(*connection.left, write_request(left->memory(), 0, one.length,
-                                                     at(right->memory(), one.offset), true, 5)));
-    ASSERT_TRUE(both_notice(connection));
-    const auto sent = left->sent(*connection.left);
-    ASSERT_EQ(sent.size(), 1u);
-    EXPECT_EQ(sent[0].status, CompletionStatus::kRemoteAccessError);
+    expect_write_refused(connect(), one.length, at(right->memory(), one.offset));
   }
   for (const std::byte byte : right->memory().bytes()) ASSERT_EQ(byte, std::byte{0});
 }
 
 TEST_P(DeviceConformance, RequestsBeforeABadOneAreNotHurt) {
-  Connection connection = connect();
-  ASSERT_TRUE(right->post_receives(16));
+  Connection connection = connect_ready(16);
   RemoteSlice wrong = at(right->memory());
   wrong.rkey.value ^= 0x77777000;
   const Bytes message = pattern(500, 8);
@@ -74,8 +61,9 @@ TEST_P(DeviceConformance, RequestsBeforeABadOneAreNotHurt) {
   }
 }
 
-TEST_P(DeviceConformance, ReceiverNotReadyMaySleepAndLosesNothing) {
+TEST_P(DeviceConformance, ReceiverNotReadyMaySleepAndLosesNothingAndOtherWorkGoesOn) {
   Connection connection = connect();
+  ASSERT_TRUE(left->post_receives(16));
   for (unsigned i = 0; i < 10; ++i)
     ASSERT_TRUE(post(*connection.left, send_request(pattern(44, i), i == 9, i)));
   settle();
@@ -84,19 +72,12 @@ TEST_P(DeviceConformance, ReceiverNotReadyMaySleepAndLosesNothing) {
   EXPECT_FALSE(right->device().pending());
   EXPECT_TRUE(right->device().arm());
   right->device().disarm();
+  ASSERT_TRUE(post(*connection.right, any_send(true)));
+  EXPECT_TRUE(run_until([&] { return left->received.size() == 1 && right->sends.size() == 1; }));
+  EXPECT_TRUE(left->sends.empty());
   ASSERT_TRUE(right->post_receives(16));
   ASSERT_TRUE(run_until([&] { return right->received.size() == 10 && left->sends.size() == 1; }));
   for (unsigned i = 0; i < 10; ++i) EXPECT_EQ(right->received[i].bytes, pattern(44, i));
-}
-
-TEST_P(DeviceConformance, OtherWorkGoesOnWhileTheReceiverIsNotReady) {
-  Connection connection = connect();
-  ASSERT_TRUE(left->post_receives(16));
-  ASSERT_TRUE(post(*connection.left, send_request(std::span(kAnyMessage), true)));
-  settle();
-  ASSERT_TRUE(post(*connection.right, send_request(std::span(kAnyMessage), true)));
-  EXPECT_TRUE(run_until([&] { return left->received.size() == 1 && right->sends.size() == 1; }));
-  EXPECT_TRUE(left->sends.empty());
 }
 
 TEST_P(DeviceConformance, ReceiveLimitIsReportedOnce) {
@@ -106,8 +87,7 @@ TEST_P(DeviceConformance, ReceiveLimitIsReportedOnce) {
   ASSERT_TRUE(right->receive_queue().arm_limit(8));
   auto exchange = [&](std::size_t count) {
     const std::size_t goal = right->received.size() + count;
-    for (std::size_t i = 0; i < count; ++i)
-      EXPECT_TRUE(post(*connection.left, send_request(std::span(kAnyMessage), true)));
+    for (std::size_t i = 0; i < count; ++i) EXPECT_TRUE(post(*connection.left, any_send(true)));
     EXPECT_TRUE(run_until([&] { return right->received.size() == goal; }));
     settle();
   };
@@ -147,7 +127,7 @@ TEST_P(DeviceConformance, FailFlushesEveryRequestInOrder) {
   Connection connection = connect();
   constexpr std::uint64_t kRequests = 20;
   for (std::uint64_t i = 0; i < kRequests; ++i)
-    ASSERT_TRUE(post(*connection.left, send_request(std::span(kAnyMessage), i % 3 == 0, i)));
+    ASSERT_TRUE(post(*connection.left, any_send(i % 3 == 0, i)));
   settle();  // the receiver is not ready
   connection.left->fail();
   connection.left->fail();
@@ -156,21 +136,19 @@ TEST_P(DeviceConformance, FailFlushesEveryRequestInOrder) {
     EXPECT_EQ(left->sends[i].id, WorkId(i));
     EXPECT_EQ(left->sends[i].status, CompletionStatus::kFlushed);
   }
-  EXPECT_EQ(post(*connection.left, send_request(std::span(kAnyMessage))).error().code,
-            Errc::kWrongState);
+  EXPECT_EQ(post(*connection.left, any_send()).error().code, Errc::kWrongState);
   settle();
   EXPECT_EQ(left->sends.size(), kRequests);
 }
 
 TEST_P(DeviceConformance, PeerOfAFailedQueuePairNotices) {
   Connection victim = connect();
-  Connection other = connect();
-  ASSERT_TRUE(right->post_receives(16));
+  Connection other = connect_ready(16);
   ASSERT_TRUE(left->post_receives(16));
   settle();
   victim.left->fail();
   // A device may report it late: hardware notices when its next request is not answered.
-  (void)post(*victim.right, send_request(std::span(kAnyMessage), true));
+  (void)post(*victim.right, any_send(true));
   ASSERT_TRUE(run_until([&] {
     const auto sent = right->sent(*victim.right);
     return right->has_fatal(*victim.right) ||
@@ -183,7 +161,7 @@ TEST_P(DeviceConformance, PeerOfAFailedQueuePairNotices) {
 TEST_P(DeviceConformance, DestroyedQueuePairReportsNothingAnyMore) {
   Connection victim = connect();
   Connection other = connect();
-  ASSERT_TRUE(post(*victim.left, send_request(std::span(kAnyMessage), true)));
+  ASSERT_TRUE(post(*victim.left, any_send(true)));
   const QpNumber gone = victim.left->number();
   left->queue_pairs.erase(left->queue_pairs.begin());
   ASSERT_TRUE(right->post_receives(16));
@@ -192,15 +170,12 @@ TEST_P(DeviceConformance, DestroyedQueuePairReportsNothingAnyMore) {
   for (const Completion& completion : left->sends) EXPECT_NE(completion.queue_pair, gone);
 }
 
-TEST_P(DeviceConformance, UnconnectedQueuePairRefusesWork) {
+TEST_P(DeviceConformance, QueuePairConnectsOnceAndRefusesWorkBefore) {
   QueuePair& lone = left->add_queue_pair();
-  EXPECT_EQ(post(lone, send_request(std::span(kAnyMessage))).error().code, Errc::kWrongState);
+  EXPECT_EQ(post(lone, any_send()).error().code, Errc::kWrongState);
   lone.fail();
   EXPECT_EQ(lone.connect(right->address_of(right->add_queue_pair())).error().code,
             Errc::kWrongState);
-}
-
-TEST_P(DeviceConformance, QueuePairConnectsOnce) {
   Connection connection = connect();
   EXPECT_EQ(connection.left->connect(right->address_of(*connection.right)).error().code,
             Errc::kWrongState);
@@ -210,8 +185,7 @@ TEST_P(DeviceConformance, QueuePairConnectsOnce) {
 
 TEST_P(DeviceConformance, UnregisteringUnderLoadEndsInARemoteAccessError) {
   Connection victim = connect();
-  Connection other = connect();
-  ASSERT_TRUE(right->post_receives(64));
+  Connection other = connect_ready(64);
   auto doomed =
       std::move(right->device().allocate_buffer(right->domain(), 65536, BufferUse::kRmb).value());
   const RemoteSlice target = at(*doomed);
@@ -249,8 +223,7 @@ TEST_P(DeviceConformance, PortDownKillsItsQueuePairsOnly) {
   }));
   EXPECT_EQ(left->device().ports()[0].state, PortState::kDown);
   EXPECT_EQ(left->device().ports()[1].state, PortState::kActive);
-  EXPECT_EQ(post(*first.left, send_request(std::span(kAnyMessage))).error().code,
-            Errc::kWrongState);
+  EXPECT_EQ(post(*first.left, any_send()).error().code, Errc::kWrongState);
   EXPECT_TRUE(works(second));
   QueuePair& late = left->add_queue_pair(PortNumber(1));
   EXPECT_FALSE(late.connect(right->address_of(right->add_queue_pair())));

@@ -1,6 +1,6 @@
-// Access of a peer to memory by its use, and memory that is registered with two devices, as link
-// groups with links on both need it.
-#include <gtest/gtest.h>
+// Access of a peer to memory by its use and its protection domain, and memory that is registered
+// with two devices, as link groups with links on both need it.
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cstring>
@@ -25,13 +25,11 @@ TEST_P(DeviceConformance, MemoryOfOneDeviceServesAnotherUnderKeysOfItsOwn) {
   ASSERT_TRUE(left->post_receives(4));
   ASSERT_TRUE(right->post_receives(4));
   left->memory().bytes()[0] = std::byte{1};
-  const WorkRequest into[] = {write_request(left->memory(), 0, 1, at(**shared, 99999)),
-                              send_request(std::span(kAnyMessage))};
+  const WorkRequest into[] = {write_request(left->memory(), 0, 1, at(**shared, 99999)), any_send()};
   ASSERT_TRUE(connection.left->post(into));
   ASSERT_TRUE(run_until([&] { return right->received.size() == 1; }));
   EXPECT_EQ((*pages)->bytes()[99999], std::byte{1});
-  const WorkRequest back[] = {write_request(**shared, 99999, 1, at(left->memory(), 1)),
-                              send_request(std::span(kAnyMessage))};
+  const WorkRequest back[] = {write_request(**shared, 99999, 1, at(left->memory(), 1)), any_send()};
   ASSERT_TRUE(connection.right->post(back));
   ASSERT_TRUE(run_until([&] { return left->received.size() == 1; }));
   EXPECT_EQ(left->memory().bytes()[1], std::byte{1});
@@ -46,15 +44,11 @@ TEST_P(DeviceConformance, PeersWriteIntoRmbsOnly) {
     SCOPED_TRACE(static_cast<int>(use));
     auto buffer = std::move(right->device().allocate_buffer(right->domain(), 4096, use).value());
     Connection attacker = connect();
-    Connection bystander = connect();
-    ASSERT_TRUE(right->post_receives(4));
+    Connection bystander = connect_ready(4);
     settle();
     std::memset(left->memory().bytes().data(), 0x11, 64);
     EXPECT_FALSE(attacker.left->remote_memory(at(*buffer), 64));
-    ASSERT_TRUE(post(*attacker.left, write_request(left->memory(), 0, 64, at(*buffer), true, 1)));
-    ASSERT_TRUE(both_notice(attacker));
-    ASSERT_EQ(left->sent(*attacker.left).size(), 1u);
-    EXPECT_EQ(left->sent(*attacker.left)[0].status, CompletionStatus::kRemoteAccessError);
+    expect_write_refused(attacker, 64, at(*buffer));
     EXPECT_TRUE(std::ranges::all_of(buffer->bytes(), [](std::byte b) { return b == std::byte{}; }));
     EXPECT_TRUE(works(bystander));
     EXPECT_FALSE(right->has_fatal(*bystander.right));
@@ -63,8 +57,7 @@ TEST_P(DeviceConformance, PeersWriteIntoRmbsOnly) {
 
 // As after the lie of a third party, who names a queue pair that has a peer.
 TEST_P(DeviceConformance, ASecondQueuePairThatNamesTheSamePeerDoesNotDisturbTheFirst) {
-  Connection connection = connect();
-  ASSERT_TRUE(right->post_receives(4));
+  Connection connection = connect_ready(4);
   settle();
   const auto view = connection.left->remote_memory(at(right->memory()), 64);
   QueuePair& second = left->add_queue_pair();
@@ -73,10 +66,7 @@ TEST_P(DeviceConformance, ASecondQueuePairThatNamesTheSamePeerDoesNotDisturbTheF
   if (view) std::memset(view->data(), 0x33, view->size());
   EXPECT_TRUE(!view || right->memory().bytes()[63] == std::byte{0x33});
   std::memset(left->memory().bytes().data(), 0x44, 64);
-  ASSERT_TRUE(
-      post(*connection.left, write_request(left->memory(), 0, 64, at(right->memory()), true, 1)));
-  ASSERT_TRUE(run_until([&] { return !left->sent(*connection.left).empty(); }));
-  EXPECT_EQ(left->sent(*connection.left)[0].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(write(connection, left->memory(), 64, at(right->memory())), CompletionStatus::kSuccess);
   EXPECT_EQ(right->memory().bytes()[63], std::byte{0x44});
   EXPECT_TRUE(works(connection));
 }
@@ -104,34 +94,83 @@ TEST_P(DeviceConformance, PagesOfAViewAreGivenBackAndCanBeWrittenAgain) {
   EXPECT_EQ(memory[0], std::byte{0x44});
 }
 
-TEST_P(DeviceConformance, WhatNoPeerMayWriteStillServesItsOwner) {
+// A device on which another device's send rings are registered grants no more than the first.
+TEST_P(DeviceConformance, ASendRingServesItsOwnerAndSharingItGrantsPeersNothing) {
   auto ring = left->device().allocate_buffer(left->domain(), 4096, BufferUse::kSendRing);
   ASSERT_TRUE(ring);
-  Connection connection = connect();
+  Connection owner = connect();
   settle();
   std::memset((*ring)->bytes().data(), 0x22, 64);
-  ASSERT_TRUE(post(*connection.left, write_request(**ring, 0, 64, at(right->memory()), true, 1)));
-  ASSERT_TRUE(run_until([&] { return !left->sent(*connection.left).empty(); }));
-  EXPECT_EQ(left->sent(*connection.left)[0].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(write(owner, **ring, 64, at(right->memory())), CompletionStatus::kSuccess);
   EXPECT_EQ(right->memory().bytes()[63], std::byte{0x22});
+  auto shared = right->device().share_buffer(right->domain(), **ring, BufferUse::kSendRing);
+  ASSERT_EQ(shared.has_value(), GetParam().shares_buffers);
+  if (shared) {
+    Connection connection = connect();
+    ASSERT_TRUE(right->post_receives(1));
+    settle();
+    left->memory().bytes()[0] = std::byte{0x11};
+    expect_write_refused(connection, 1, at(**shared));
+    EXPECT_EQ((*ring)->bytes()[0], std::byte{0x22});
+  }
   left->queue_pairs.clear();
 }
 
-// A device on which another device's send rings are registered grants no more than the first.
-TEST_P(DeviceConformance, SharingASendRingGrantsPeersNothing) {
-  auto ring = left->device().allocate_buffer(left->domain(), 4096, BufferUse::kSendRing);
-  ASSERT_TRUE(ring);
-  auto shared = right->device().share_buffer(right->domain(), **ring, BufferUse::kSendRing);
-  ASSERT_EQ(shared.has_value(), GetParam().shares_buffers);
-  if (!shared) return;
-  Connection connection = connect();
+TEST_P(DeviceConformance, ProtectionDomainsIsolate) {
+  auto domain = std::move(right->device().create_protection_domain().value());
+  auto secret = std::move(right->device().allocate_buffer(*domain, 4096, BufferUse::kRmb).value());
+  Connection outsider = connect();  // in the endpoint's own domain
+  Connection insider{nullptr, nullptr};
+  if (right->device().capabilities().receive_queue_crosses_domains) {
+    insider = connect(PortNumber(1), 64, domain.get());
+  }
+  // A device without shared receive queues reports through them that a queue pair is in error.
   ASSERT_TRUE(right->post_receives(1));
   settle();
-  left->memory().bytes()[0] = std::byte{0x11};
-  ASSERT_TRUE(post(*connection.left, write_request(left->memory(), 0, 1, at(**shared), true, 1)));
-  ASSERT_TRUE(both_notice(connection));
-  EXPECT_EQ(left->sent(*connection.left)[0].status, CompletionStatus::kRemoteAccessError);
-  EXPECT_EQ((*ring)->bytes()[0], std::byte{});
+  std::memset(left->memory().bytes().data(), 0x11, 64);
+  EXPECT_FALSE(outsider.left->remote_memory(at(*secret), 64));
+  expect_write_refused(outsider, 64, at(*secret));
+  EXPECT_EQ(secret->bytes()[0], std::byte{0});
+  if (insider.left != nullptr) {
+    EXPECT_EQ(write(insider, left->memory(), 64, at(*secret)), CompletionStatus::kSuccess);
+    EXPECT_EQ(secret->bytes()[63], std::byte{0x11});
+  }
+  right->queue_pairs.clear();
+  secret.reset();
+}
+
+TEST_P(DeviceConformance, ReceiveQueuesOfSeveralDomainsServeTheirOwn) {
+  auto domain = std::move(right->device().create_protection_domain().value());
+  auto queue = std::move(right->device().create_shared_receive_queue(*domain, 4).value());
+  auto buffer = std::move(right->device().allocate_buffer(*domain, 4096, BufferUse::kRmb).value());
+  const ReceiveRequest receive{WorkId(7), buffer.get(), 0, 4096};
+  ASSERT_TRUE(queue->post({&receive, 1}));
+  ASSERT_TRUE(right->post_receives(1));
+  right->refill = false;
+  Connection theirs = connect();
+  Connection own = connect(PortNumber(1), 64, domain.get(), queue.get());
+  Bytes message = pattern(44, 3);
+  ASSERT_TRUE(post(*own.left, send_request(message)));
+  ASSERT_TRUE(run_until([&] { return right->received.size() == 1; }));
+  EXPECT_EQ(right->received[0].queue_pair, own.right->number());
+  EXPECT_EQ(right->received[0].status, CompletionStatus::kSuccess);
+  EXPECT_EQ(std::memcmp(buffer->bytes().data(), message.data(), message.size()), 0);
+  // The first queue still has its request.
+  ASSERT_TRUE(post(*theirs.left, any_send()));
+  ASSERT_TRUE(run_until([&] { return right->received.size() == 2; }));
+  EXPECT_EQ(right->received[1].queue_pair, theirs.right->number());
+  right->queue_pairs.clear();
+}
+
+TEST_P(DeviceConformance, LocalBufferOfAnotherDomainIsALocalError) {
+  auto domain = std::move(left->device().create_protection_domain().value());
+  auto foreign = std::move(left->device().allocate_buffer(*domain, 4096, BufferUse::kRmb).value());
+  Connection connection = connect();
+  // Soft-RoCE flushes requests where others report an error.
+  EXPECT_THAT(write(connection, *foreign, 64, at(right->memory())),
+              testing::AnyOf(CompletionStatus::kLocalError, CompletionStatus::kFlushed));
+  EXPECT_EQ(right->memory().bytes()[0], std::byte{0});
+  left->queue_pairs.clear();
 }
 
 }  // namespace

@@ -14,8 +14,6 @@ class DevicePair {
   virtual ~DevicePair() = default;
   virtual Device& left() = 0;
   virtual Device& right() = 0;
-  // Advances the time of a simulated fabric. Called between polls.
-  virtual void turn() {}
   // Takes a port of the left device down or up; false when this cannot be done to the device.
   virtual bool set_left_port(PortNumber, PortState) { return false; }
 };

@@ -1,7 +1,5 @@
 // Sleeping and waking: an armed device wakes its owner through a watched descriptor, and no wake-up
 // is lost. The two ends run in separate threads here.
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <thread>
 
@@ -21,8 +19,7 @@ bool sleep_or_work(Endpoint& endpoint) {
 }
 
 TEST_P(DeviceConformance, NoWakeUpIsLostInPingPong) {
-  Connection connection = connect();
-  ASSERT_TRUE(right->post_receives(16));
+  Connection connection = connect_ready(16);
   ASSERT_TRUE(left->post_receives(16));
   settle();
   const unsigned rounds = GetParam().ping_pongs;
@@ -32,7 +29,7 @@ TEST_P(DeviceConformance, NoWakeUpIsLostInPingPong) {
       echo_lost = !sleep_or_work(*right);
       for (; !right->received.empty(); ++done) {
         right->received.pop_back();
-        (void)post(*connection.right, send_request(std::span(kAnyMessage), done % 16 == 0));
+        (void)post(*connection.right, any_send(done % 16 == 0));
         right->device().ring_doorbells();
       }
       right->sends.clear();
@@ -42,7 +39,7 @@ TEST_P(DeviceConformance, NoWakeUpIsLostInPingPong) {
   });
   bool lost = false;
   for (unsigned round = 0; round < rounds && !lost; ++round) {
-    ASSERT_TRUE(post(*connection.left, send_request(std::span(kAnyMessage), round % 16 == 0)));
+    ASSERT_TRUE(post(*connection.left, any_send(round % 16 == 0)));
     while (left->received.empty() && !lost) lost = !sleep_or_work(*left);
     left->received.clear();
     left->sends.clear();
@@ -54,8 +51,7 @@ TEST_P(DeviceConformance, NoWakeUpIsLostInPingPong) {
 }
 
 TEST_P(DeviceConformance, SenderSleepsUntilThereIsRoom) {
-  Connection connection = connect(PortNumber(1), 16);
-  ASSERT_TRUE(right->post_receives(64));
+  Connection connection = connect_ready(64, 16);
   settle();
   const unsigned messages = GetParam().ping_pongs / 4;
   const Bytes message = pattern(3000, 1);
@@ -83,10 +79,9 @@ TEST_P(DeviceConformance, SenderSleepsUntilThereIsRoom) {
 }
 
 TEST_P(DeviceConformance, ArmRefusesWhileSomethingWaits) {
-  Connection connection = connect();
-  ASSERT_TRUE(right->post_receives(4));
+  Connection connection = connect_ready(4);
   settle();
-  ASSERT_TRUE(post(*connection.left, send_request(std::span(kAnyMessage))));
+  ASSERT_TRUE(post(*connection.left, any_send()));
   left->device().ring_doorbells();
   ASSERT_TRUE(run_until([&] { return !right->received.empty() || right->device().pending(); }));
   if (right->received.empty()) {

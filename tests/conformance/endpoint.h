@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "conformance/device_pair.h"
@@ -102,17 +101,15 @@ class Endpoint {
   }
 
   std::size_t count_events(AsyncEvent::Kind kind) const {
-    std::size_t count = 0;
-    for (const AsyncEvent& event : events) count += event.kind == kind;
-    return count;
+    return static_cast<std::size_t>(
+        std::ranges::count(events, kind, [](const AsyncEvent& event) { return event.kind; }));
   }
   bool has_fatal(const QueuePair& queue_pair) const {
-    for (const AsyncEvent& event : events)
-      if ((event.kind == AsyncEvent::Kind::kQueuePairFatal ||
-           event.kind == AsyncEvent::Kind::kQueuePairError) &&
-          event.queue_pair == queue_pair.number())
-        return true;
-    return false;
+    return std::ranges::any_of(events, [&](const AsyncEvent& event) {
+      return (event.kind == AsyncEvent::Kind::kQueuePairFatal ||
+              event.kind == AsyncEvent::Kind::kQueuePairError) &&
+             event.queue_pair == queue_pair.number();
+    });
   }
   // Completions of send requests, of one queue pair.
   std::vector<Completion> sent(const QueuePair& queue_pair) const {
@@ -217,6 +214,10 @@ inline WorkRequest write_request(const RegisteredBuffer& from, std::size_t offse
 
 inline RemoteSlice at(const RegisteredBuffer& buffer, std::size_t offset = 0) {
   return {buffer.rkey(), RemoteAddress(buffer.address().value + offset)};
+}
+
+inline WorkRequest any_send(bool signaled = false, std::uint64_t id = 0) {
+  return send_request(std::span(kAnyMessage), signaled, id);
 }
 
 inline Result<void> post(QueuePair& queue_pair, const WorkRequest& request) {

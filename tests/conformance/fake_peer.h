@@ -31,6 +31,10 @@ class FakePeer {
 
   FakePeer(TestFabric& fabric, std::uint8_t number)
       : self_(peer_id(number)), seat_(fabric, self_) {}
+  // With an open channel.
+  FakePeer(TestFabric& fabric, std::uint8_t number, PeerId device) : FakePeer(fabric, number) {
+    open_channel(device);
+  }
 
   Gid gid() const { return gid_of(fabric_.id(), PortNumber(1), self_); }
 

@@ -17,7 +17,6 @@
 #include <filesystem>
 #include <future>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -29,56 +28,34 @@
 namespace fairlead::rdma::shm {
 namespace {
 
-// A page that is missing until give().
-class MissingPage {
- public:
-  static constexpr std::size_t kBytes = 4096;
-  MissingPage()
-      : uffd_(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK))),
-        page_(std::move(Mapping::map_private(kBytes).value())) {
-    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
-    uffdio_register range{};
-    range.range = {address(), kBytes};
-    range.mode = UFFDIO_REGISTER_MODE_MISSING;
-    ready_ = uffd_ && ::ioctl(uffd_.get(), UFFDIO_API, &api) == 0 &&
-             ::ioctl(uffd_.get(), UFFDIO_REGISTER, &range) == 0;
-  }
-  bool ready() const { return ready_; }
-  const void* data() const { return page_.bytes().data(); }
-  // Until a thread waits for it.
-  void wait_wanted() {
-    pollfd wanted{uffd_.get(), POLLIN, 0};
-    while (::poll(&wanted, 1, -1) < 0) {
-    }
-  }
-  void give() {
-    uffdio_zeropage zero{};
-    zero.range = {address(), kBytes};
-    (void)::ioctl(uffd_.get(), UFFDIO_ZEROPAGE, &zero);
-  }
-
- private:
-  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(page_.bytes().data()); }
-  FileDescriptor uffd_;
-  Mapping page_;
-  bool ready_ = false;
-};
-
 // The lock of a memfd's inode, kept until release(), or until kTooLong has passed.
 class HeldInode {
  public:
   static constexpr std::chrono::seconds kTooLong{20};
-  explicit HeldInode(FileDescriptor memory) : memory_(std::move(memory)) {
-    if (!ready()) return;
-    writer_ = std::thread([this] { (void)!::pwrite(memory_.get(), page_.data(), 1, 0); });
-    page_.wait_wanted();
+  explicit HeldInode(FileDescriptor memory)
+      : memory_(std::move(memory)),
+        uffd_(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK))),
+        page_(std::move(Mapping::map_private(kPageBytes).value())) {
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    uffdio_register range{};
+    range.range = page();
+    range.mode = UFFDIO_REGISTER_MODE_MISSING;
+    ready_ = uffd_ && ::ioctl(uffd_.get(), UFFDIO_API, &api) == 0 &&
+             ::ioctl(uffd_.get(), UFFDIO_REGISTER, &range) == 0;
+    if (!ready_) return;
+    writer_ = std::thread([this] { (void)!::pwrite(memory_.get(), page_.bytes().data(), 1, 0); });
+    pollfd wanted{uffd_.get(), POLLIN, 0};
+    while (::poll(&wanted, 1, -1) < 0) {
+    }
     watchdog_ = std::thread([this, let_go = let_go_.get_future()] {
       too_long = let_go.wait_for(kTooLong) == std::future_status::timeout;
-      page_.give();
+      uffdio_zeropage zero{};
+      zero.range = page();
+      (void)::ioctl(uffd_.get(), UFFDIO_ZEROPAGE, &zero);
     });
   }
   ~HeldInode() { release(); }
-  bool ready() const { return page_.ready(); }
+  bool ready() const { return ready_; }
   void release() {
     if (!watchdog_.joinable()) return;
     let_go_.set_value();
@@ -88,8 +65,13 @@ class HeldInode {
   std::atomic<bool> too_long{false};
 
  private:
-  FileDescriptor memory_;
-  MissingPage page_;
+  static constexpr std::size_t kPageBytes = 4096;
+  uffdio_range page() const {
+    return {reinterpret_cast<std::uint64_t>(page_.bytes().data()), kPageBytes};
+  }
+  FileDescriptor memory_, uffd_;
+  Mapping page_;  // missing at first
+  bool ready_ = false;
   std::promise<void> let_go_;
   std::thread writer_, watchdog_;
 };

@@ -20,7 +20,7 @@
 #include "base/linux/unix_address.h"
 #include "broker/request_ring.h"
 #include "broker/shared_objects.h"
-#include "conformance/endpoint.h"
+#include "conformance/connection.h"
 #include "conformance/shm_device_pair.h"
 #include "rdma/shm/channel/shm_channel_memory.h"
 #include "rdma/shm/connect/shm_broker_connector.h"
@@ -191,11 +191,6 @@ inline std::unique_ptr<ShmDevice> open_device(const BrokerThread& broker, std::u
 template <class Base>
 class ShmBrokeredTest : public Base {
  protected:
-  struct Connection {
-    QueuePair* left;
-    QueuePair* right;
-  };
-
   void SetUp() override {
     ASSERT_NE(left_device_, nullptr);
     ASSERT_NE(right_device_, nullptr);
@@ -204,12 +199,7 @@ class ShmBrokeredTest : public Base {
     ASSERT_TRUE(left_->post_receives(16));
     ASSERT_TRUE(right_->post_receives(16));
   }
-  Connection connect() {
-    Connection made{&left_->add_queue_pair(), &right_->add_queue_pair()};
-    EXPECT_TRUE(made.left->connect(right_->address_of(*made.right)));
-    EXPECT_TRUE(made.right->connect(left_->address_of(*made.left)));
-    return made;
-  }
+  Connection connect() { return rdma::connect(*left_, *right_); }
   static BrokerConnector::State state_of(const ShmDevice& device) {
     return static_cast<const BrokerConnector&>(device.connector()).state();
   }

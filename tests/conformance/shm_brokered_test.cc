@@ -1,7 +1,5 @@
 // Devices that are connected by a broker: behaviour while their channel is pending, and after the
 // broker has ended.
-#include <gtest/gtest.h>
-
 #include <functional>
 
 #include "conformance/shm_broker.h"
@@ -14,24 +12,15 @@ using State = BrokerConnector::State;
 class ShmBrokered : public ShmBrokeredTest<testing::Test> {
  protected:
   bool run_until(const std::function<bool()>& done) {
-    for (int idle = 0; idle < 2000;) {
-      if (done()) return true;
-      const bool busy = left_->turn() | right_->turn();
-      idle = busy ? 0 : idle + 1;
-      if (idle <= 2) continue;
-      left_->watcher().wait(*left_device_, 1);
-      right_->watcher().wait(*right_device_, 1);
-    }
-    return done();
+    return rdma::run_until(done, *left_, *right_);
   }
   bool works(const Connection& connection) {
     const std::size_t right_before = right_->received.size(), left_before = left_->received.size();
     const Bytes message = pattern(100, 7);
-    if (!run_until([&] {
-          return connection.left->send_room() != 0 && connection.right->send_room() != 0;
-        }))
-      return false;
-    return post(*connection.left, send_request(message)) &&
+    return run_until([&] {
+             return connection.left->send_room() != 0 && connection.right->send_room() != 0;
+           }) &&
+           post(*connection.left, send_request(message)) &&
            post(*connection.right, send_request(message)) && run_until([&] {
              return right_->received.size() > right_before && left_->received.size() > left_before;
            }) &&

@@ -1,36 +1,13 @@
 // Specific behaviour of the shared-memory device: fabrics, sockets, channels between devices that
 // are opened and closed in any order. shm_process_test.cc tests processes that end.
-#include <gtest/gtest.h>
-
-#include <functional>
 #include <thread>
 
-#include "conformance/endpoint.h"
+#include "conformance/connection.h"
 #include "conformance/shm_device_pair.h"
 #include "rdma/shm/shm_limits.h"
 
 namespace fairlead::rdma::shm {
 namespace {
-
-template <class... Endpoints>
-bool run_until(const std::function<bool()>& done, Endpoints&... endpoints) {
-  for (int idle = 0; idle < 1000;) {
-    if (done()) return true;
-    const bool busy = (endpoints.turn() | ...);
-    idle = busy ? 0 : idle + 1;
-    if (idle > 2) (endpoints.watcher().wait(endpoints.device(), 1), ...);
-  }
-  return done();
-}
-
-// Until nothing happens for a few turns.
-template <class... Endpoints>
-void settle(Endpoints&... endpoints) {
-  for (int idle = 0; idle < 8; ++idle) {
-    if ((endpoints.turn() | ...)) idle = 0;
-    (endpoints.watcher().wait(endpoints.device(), 0), ...);
-  }
-}
 
 bool exchange(Endpoint& from, QueuePair& sender, Endpoint& to) {
   const std::size_t before = to.received.size();
@@ -44,16 +21,13 @@ TEST(ShmChannels, TalksToItself) {
   TestFabric fabric;
   auto device = open_device(fabric, 1);
   Endpoint end(*device);
-  QueuePair& one = end.add_queue_pair();
-  QueuePair& two = end.add_queue_pair();
-  ASSERT_TRUE(one.connect(end.address_of(two)));
-  ASSERT_TRUE(two.connect(end.address_of(one)));
+  const Connection both = connect(end, end);
   ASSERT_TRUE(end.post_receives(8));
   const Bytes ping = pattern(50, 1), pong = pattern(60, 2);
-  ASSERT_TRUE(post(one, send_request(ping, true)));
+  ASSERT_TRUE(post(*both.left, send_request(ping, true)));
   ASSERT_TRUE(run_until([&] { return end.received.size() == 1 && end.sends.size() == 1; }, end));
-  EXPECT_EQ(end.received[0].queue_pair, two.number());
-  ASSERT_TRUE(post(two, send_request(pong, true)));
+  EXPECT_EQ(end.received[0].queue_pair, both.right->number());
+  ASSERT_TRUE(post(*both.right, send_request(pong, true)));
   ASSERT_TRUE(run_until([&] { return end.received.size() == 2 && end.sends.size() == 2; }, end));
   EXPECT_EQ(end.received[1].bytes, pong);
 }
@@ -64,7 +38,7 @@ TEST(ShmChannels, QueuePairThatNeverConnectedIsMissed) {
   Endpoint left(*a), right(*b);
   QueuePair& early = left.add_queue_pair();
   ASSERT_TRUE(early.connect(right.address_of(right.add_queue_pair())));
-  ASSERT_TRUE(post(early, send_request(std::span(kAnyMessage), true)));
+  ASSERT_TRUE(post(early, any_send(true)));
   settle(left, right);
   right.queue_pairs.clear();
   EXPECT_TRUE(
@@ -101,19 +75,16 @@ TEST(ShmChannels, ReconnectsToASuccessorOfTheSameName) {
   auto right = std::make_unique<Endpoint>(*b);
   ASSERT_TRUE(left.post_receives(8));
   for (int life = 0; life < 3; ++life) {
-    QueuePair& one = left.add_queue_pair();
-    QueuePair& two = right->add_queue_pair();
-    ASSERT_TRUE(one.connect(right->address_of(two)));
-    ASSERT_TRUE(two.connect(left.address_of(one)));
+    const Connection both = connect(left, *right);
     ASSERT_TRUE(right->post_receives(8));
-    ASSERT_TRUE(exchange(left, one, *right));
+    ASSERT_TRUE(exchange(left, *both.left, *right));
     // Its last messages arrive although it has ended.
-    ASSERT_TRUE(post(two, send_request(pattern(77, 1))));
+    ASSERT_TRUE(post(*both.right, send_request(pattern(77, 1))));
     right.reset();
     b.reset();
     b = open_device(fabric, 2);
     right = std::make_unique<Endpoint>(*b);
-    ASSERT_TRUE(run_until([&] { return left.has_fatal(one); }, left, *right));
+    ASSERT_TRUE(run_until([&] { return left.has_fatal(*both.left); }, left, *right));
     ASSERT_EQ(left.received.size(), static_cast<std::size_t>(life) + 1);
     EXPECT_EQ(left.received.back().bytes, pattern(77, 1));
   }
@@ -131,7 +102,7 @@ TEST(ShmChannels, ManyAnnouncementsArriveBeforeTheMessageAfterThem) {
   QueuePair& two = right.add_queue_pair();
   ASSERT_TRUE(one.connect(right.address_of(two)));
   EXPECT_EQ(one.send_room(), 0u);
-  EXPECT_EQ(post(one, send_request(std::span(kAnyMessage))).error().code, Errc::kExhausted);
+  EXPECT_EQ(post(one, any_send()).error().code, Errc::kExhausted);
   buffers[700].reset();  // its announcement may still wait
   ASSERT_TRUE(two.connect(left.address_of(one)));
   ASSERT_TRUE(run_until([&] { return one.send_room() > 0; }, left, right));

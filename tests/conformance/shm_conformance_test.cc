@@ -1,6 +1,4 @@
 // Runs the conformance suite on the shared-memory device.
-#include <gtest/gtest.h>
-
 #include "conformance/conformance_test.h"
 #include "conformance/shm_device_pair.h"
 

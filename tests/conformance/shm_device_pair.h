@@ -1,6 +1,8 @@
 // Two shared-memory devices in one process, on a separate fabric.
 #pragma once
 
+#include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "conformance/device_pair.h"
@@ -22,6 +24,12 @@ inline std::unique_ptr<ShmDevice> open_device(TestFabric& fabric, std::uint8_t n
                                  .wait_limits = {grant_wait, control_stall}},
                                 fabric.join(peer_id(number)));
   return device ? std::move(*device) : nullptr;
+}
+
+inline std::size_t open_descriptors() {
+  namespace fs = std::filesystem;
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()));
 }
 
 class ShmDevicePair final : public DevicePair {

@@ -1,13 +1,9 @@
 // Long runs and exhausted kernel resources: nothing grows with time, and channels that cannot be
 // watched are refused.
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 
-#include "conformance/endpoint.h"
+#include "conformance/connection.h"
 #include "conformance/shm_device_pair.h"
 
 namespace fairlead::rdma::shm {
@@ -24,13 +20,6 @@ std::size_t count_lines(const char* path) {
   std::ifstream file(path);
   std::size_t count = 0;
   for (std::string line; std::getline(file, line);) ++count;
-  return count;
-}
-
-std::size_t count_descriptors() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-    ++count;
   return count;
 }
 
@@ -51,18 +40,18 @@ struct Group {
 
 class ShmGrowth : public testing::Test {
  protected:
+  void SetUp() override {
+    ASSERT_TRUE(left_.post_receives(16));
+    ASSERT_TRUE(right_.post_receives(16));
+  }
   static bool connect(Group& from, Endpoint& left, Group& to, Endpoint& right) {
     return from.queue_pair->connect(right.address_of(*to.queue_pair)).has_value() &&
            to.queue_pair->connect(left.address_of(*from.queue_pair)).has_value();
   }
   bool works(QueuePair& sender, Endpoint& to) {
     const std::size_t before = to.received.size();
-    if (!post(sender, send_request(std::span(kAnyMessage)))) return false;
-    for (int turn = 0; turn < 100 && to.received.size() == before; ++turn) {
-      left_.turn();
-      to.turn();
-    }
-    return to.received.size() > before;
+    if (!post(sender, any_send())) return false;
+    return run_until([&] { return to.received.size() > before; }, left_, to);
   }
 
   TestFabric fabric_;
@@ -71,8 +60,6 @@ class ShmGrowth : public testing::Test {
 };
 
 TEST_F(ShmGrowth, ALongConnectionOutlivesGroupsThatComeAndGo) {
-  ASSERT_TRUE(left_.post_receives(16));
-  ASSERT_TRUE(right_.post_receives(16));
   Group ours(left_, 4096), theirs(right_, 4096);
   ASSERT_TRUE(connect(ours, left_, theirs, right_));
   const auto view = ours.queue_pair->remote_memory(at(*theirs.buffer), 4096);
@@ -89,19 +76,19 @@ TEST_F(ShmGrowth, ALongConnectionOutlivesGroupsThatComeAndGo) {
     right_.turn();
     if (round == 100) {
       mappings = count_lines("/proc/self/maps");
-      descriptors = count_descriptors();
+      descriptors = open_descriptors();
     }
   }
   // Threads of the devices still release the memory that was freed last.
   for (int turn = 0; turn < 1000 && (count_lines("/proc/self/maps") > mappings + 50 ||
-                                     count_descriptors() > descriptors + 2);
+                                     open_descriptors() > descriptors + 2);
        ++turn) {
     left_.watcher().wait(*a_, 10);
     left_.turn();
     right_.turn();
   }
   EXPECT_LE(count_lines("/proc/self/maps"), mappings + 50);
-  EXPECT_LE(count_descriptors(), descriptors + 2);
+  EXPECT_LE(open_descriptors(), descriptors + 2);
   EXPECT_FALSE(left_.has_fatal(*ours.queue_pair));
   EXPECT_FALSE(right_.has_fatal(*theirs.queue_pair));
   view->front() = std::byte{7};
@@ -127,8 +114,6 @@ class RefusingWatcher final : public FdWatcher {
 TEST_F(ShmGrowth, AWatchThatIsRefusedCostsTheNewChannelOnly) {
   RefusingWatcher watcher(left_.watcher());
   ASSERT_TRUE(a_->set_watcher(&watcher));
-  ASSERT_TRUE(left_.post_receives(16));
-  ASSERT_TRUE(right_.post_receives(16));
   Group ours(left_, 4096), theirs(right_, 4096);
   ASSERT_TRUE(connect(ours, left_, theirs, right_));
   ASSERT_TRUE(works(*ours.queue_pair, right_));

@@ -4,25 +4,16 @@
 // additional descriptor, and must serve an honest device that was connected all the time.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <memory>
+#include <optional>
 
-#include "conformance/endpoint.h"
+#include "conformance/connection.h"
 #include "conformance/fake_peer.h"
 
 namespace fairlead::rdma::shm {
 
 inline constexpr QpNumber kFakeQp{0x123456};
 inline constexpr DomainId kFakeDomain{77};
-
-inline std::size_t open_descriptors() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
-    ++count;
-  return count;
-}
 
 class ShmHostile : public testing::Test {
  protected:
@@ -87,11 +78,17 @@ class ShmHostile : public testing::Test {
     }
   }
 
+  // A new queue pair that is connected to one of the peer, on a new channel.
+  QueuePair& connect_to(FakePeer& peer, std::uint32_t send_requests = 64,
+                        SharedReceiveQueue* receives = nullptr) {
+    peer.open_channel(peer_id(1));
+    QueuePair& made = victim_->add_queue_pair(PortNumber(1), send_requests, nullptr, receives);
+    EXPECT_TRUE(made.connect(end_of(peer)));
+    return made;
+  }
   // Creates a queue pair of the device whose peer is the fake one, as after a handshake.
   void face_fake(std::uint32_t send_requests = 64, SharedReceiveQueue* receives = nullptr) {
-    fake_->open_channel(peer_id(1));
-    facing_ = &victim_->add_queue_pair(PortNumber(1), send_requests, nullptr, receives);
-    ASSERT_TRUE(facing_->connect(end_of(*fake_)));
+    facing_ = &connect_to(*fake_, send_requests, receives);
     say(*fake_, Kind::kQueuePairReady, *facing_);
     run();
     ASSERT_FALSE(victim_->has_fatal(*facing_));
@@ -103,17 +100,26 @@ class ShmHostile : public testing::Test {
   PeerEndpoint end_of(const FakePeer& peer, QpNumber number = kFakeQp) const {
     return {.gid = peer.gid(), .queue_pair = number};
   }
-  // True if the peer was told that one of its queue pairs has no counterpart.
-  static bool hears_refusal(FakePeer& peer) {
+  // Goes over what the peer has heard; true if it was told that a queue pair of its own has no
+  // counterpart, and that of these numbers.
+  static bool hears_refusal(FakePeer& peer, std::optional<QpNumber> ours = {},
+                            std::optional<QpNumber> theirs = {}) {
     bool refused = false;
-    while (const auto heard = peer.hear()) refused |= heard->kind == Kind::kQueuePairGone;
+    while (const auto heard = peer.hear())
+      refused |= heard->kind == Kind::kQueuePairGone &&
+                 heard->source == ours.value_or(heard->source) &&
+                 heard->destination == theirs.value_or(heard->destination);
     return refused;
+  }
+  // In the memory that announcement() announces.
+  static RemoteSlice slice(std::uint64_t offset = 0, std::uint32_t key = 1) {
+    return {RemoteKey(key), RemoteAddress(0x10000 + offset)};
   }
   ControlMessage announcement(std::uint64_t size, std::uint32_t key = 1) const {
     return {.kind = Kind::kAnnounce,
             .domain = kFakeDomain,
-            .rkey = RemoteKey(key),
-            .address = RemoteAddress(0x10000),
+            .rkey = slice(0, key).rkey,
+            .address = slice().address,
             .size_bytes = size,
             .buffer = FakePeer::buffer(key)};
   }
@@ -126,6 +132,12 @@ class ShmHostile : public testing::Test {
     ASSERT_TRUE(fake_->grant(message.buffer.number, fd));
     fake_->say(message);
   }
+  // The same with new memory of that size.
+  FileDescriptor offer_memory(std::size_t size_bytes, std::uint32_t key = 1) {
+    FileDescriptor memory = memory_of(size_bytes);
+    offer(announcement(size_bytes, key), memory.get());
+    return memory;
+  }
   void expect_given_up() {
     run();
     EXPECT_TRUE(fake_->becomes_shut_out());
@@ -134,17 +146,6 @@ class ShmHostile : public testing::Test {
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->peer, peer_id(9));
     EXPECT_STRNE(fault->error.what, "");
-  }
-  // The memory of key 1 was refused: the key is unknown, and the channel continues.
-  void expect_memory_refused() {
-    run();
-    while (!device_->poll_fault()) {
-      victim_->watcher().wait(*device_, 1000);
-      run();
-    }
-    EXPECT_FALSE(facing_->remote_memory({RemoteKey(1), RemoteAddress(0x10000)}, 1));
-    EXPECT_FALSE(fake_->is_shut_out());
-    EXPECT_FALSE(victim_->has_fatal(*facing_));
   }
   void expect_unmoved() {
     run();

@@ -2,7 +2,6 @@
 // the worker with the descriptors that it sends. Method: sockets that linger, and descriptors of
 // other kinds, wherever a descriptor can be sent. Two devices exchange messages meanwhile.
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -14,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/linux/unix_socket.h"
 #include "conformance/shm_broker.h"
 #include "lingering_socket.h"
 
@@ -32,9 +32,8 @@ constexpr PeerId kStranger{{9, 9, 9, 9, 9, 9, 9, 9}};
 class Impostor {
  public:
   explicit Impostor(const std::string& name) {
-    const auto address = UnixAddress::parse(name + "-0");
-    socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    EXPECT_EQ(::connect(socket.get(), address->data(), address->size()), 0);
+    socket = std::move(
+        connect_unix_socket(UnixAddress::parse(name + "-0").value(), SOCK_SEQPACKET).value());
   }
   void register_device(FabricId fabric) {
     give_ring();
@@ -126,7 +125,7 @@ class ShmImpostor : public ShmBrokeredTest<testing::TestWithParam<Descriptors>> 
   }
   bool works() {
     const std::size_t before = right_->received.size();
-    return post(*connection_.left, send_request(kAnyMessage)) &&
+    return post(*connection_.left, any_send()) &&
            run_until([&] { return right_->received.size() > before; });
   }
   // Registers the device with an impostor, which then says something with descriptors of the kind.

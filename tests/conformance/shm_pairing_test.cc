@@ -1,7 +1,5 @@
 // How a queue pair of the shared-memory device finds its other end, on which channels, and what it
 // may write there. The other end is a fake peer.
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <vector>
 
@@ -37,16 +35,11 @@ class ShmPairing : public ShmHostile {
   }
   // The queue pair posts on the channel of `fake_`, and its peer on that of `second_`.
   void face_on_two_channels() {
-    fake_->open_channel(peer_id(1));
-    facing_ = &victim_->add_queue_pair();
-    ASSERT_TRUE(facing_->connect(end_of(*fake_)));
+    facing_ = &connect_to(*fake_);
     second_ = std::make_unique<FakePeer>(fabric_, 10);
     second_->open_channel_as(peer_id(1), peer_id(9));
     say(*second_, Kind::kQueuePairReady, *facing_);
     run();
-  }
-  static RemoteSlice slice(std::uint64_t offset = 0, std::uint32_t key = 1) {
-    return {RemoteKey(key), RemoteAddress(0x10000 + offset)};
   }
   CompletionStatus last_status() const { return victim_->sends.back().status; }
 
@@ -66,8 +59,7 @@ TEST_F(ShmPairing, AGidOfAnotherFabricIsOfNobodyHere) {
 }
 
 TEST_F(ShmPairing, WhoAnnouncedItselfIsForgottenIfTheQueuePairIsConnectedToAnother) {
-  FakePeer other(fabric_, 10);
-  other.open_channel(peer_id(1));
+  FakePeer other(fabric_, 10, peer_id(1));
   fake_->open_channel(peer_id(1));
   const struct {
     FakePeer& announcer;
@@ -85,8 +77,7 @@ TEST_F(ShmPairing, WhoAnnouncedItselfIsForgottenIfTheQueuePairIsConnectedToAnoth
 }
 
 TEST_F(ShmPairing, WhoAnnouncedItselfIsKeptWhateverAnotherOfThatNumberSays) {
-  FakePeer other(fabric_, 10);
-  other.open_channel(peer_id(1));
+  FakePeer other(fabric_, 10, peer_id(1));
   fake_->open_channel(peer_id(1));
   facing_ = &victim_->add_queue_pair();
   say(*fake_, Kind::kQueuePairReady, *facing_);
@@ -116,7 +107,7 @@ TEST_F(ShmPairing, AnnouncementsForQueuePairsThatAreGoneAreNotKept) {
 
 TEST_F(ShmPairing, MessagesAreTakenOnTheChannelOfTheAnnouncement) {
   face_on_two_channels();
-  ASSERT_TRUE(post(*facing_, send_request(std::span(kAnyMessage))));
+  ASSERT_TRUE(post(*facing_, any_send()));
   EXPECT_EQ(fake_->in().tail, 1u);
   EXPECT_EQ(second_->in().tail, 0u);
   expect_received(*second_, *facing_);
@@ -133,26 +124,21 @@ TEST_F(ShmPairing, TheEndOfEitherChannelIsTheEnd) {
   }
 }
 
-TEST_F(ShmPairing, ThePeerLeavesOnOneOfTheTwoChannelsOnly) {
-  face_on_two_channels();
-  FakePeer third(fabric_, 11);
-  third.open_channel_as(peer_id(1), peer_id(9));
-  say(third, Kind::kQueuePairGone, *facing_);
-  run();
-  EXPECT_FALSE(victim_->has_fatal(*facing_));
-  third.close_channel();
-  run();
-  EXPECT_FALSE(victim_->has_fatal(*facing_));
-  say(*second_, Kind::kQueuePairGone, *facing_);
-  run();
-  EXPECT_TRUE(victim_->has_fatal(*facing_));
-}
-
-TEST_F(ShmPairing, ThePeerMayLeaveOnTheChannelThatItReads) {
-  face_on_two_channels();
-  say(*fake_, Kind::kQueuePairGone, *facing_);
-  run();
-  EXPECT_TRUE(victim_->has_fatal(*facing_));
+TEST_F(ShmPairing, ThePeerLeavesOnEitherOfTheTwoChannelsOnly) {
+  for (auto* const leaving : {&fake_, &second_}) {
+    face_on_two_channels();
+    FakePeer third(fabric_, 11);
+    third.open_channel_as(peer_id(1), peer_id(9));
+    say(third, Kind::kQueuePairGone, *facing_);
+    run();
+    EXPECT_FALSE(victim_->has_fatal(*facing_));
+    third.close_channel();
+    run();
+    EXPECT_FALSE(victim_->has_fatal(*facing_));
+    say(**leaving, Kind::kQueuePairGone, *facing_);
+    run();
+    EXPECT_TRUE(victim_->has_fatal(*facing_));
+  }
 }
 
 TEST_F(ShmPairing, BeforeThePeerHasAnnouncedItselfItsMemoryIsNotKnown) {
@@ -173,8 +159,7 @@ TEST_F(ShmPairing, BeforeThePeerHasAnnouncedItselfItsMemoryIsNotKnown) {
 
 TEST_F(ShmPairing, WhatThePeerSaidIsKnownToAccessesWithoutAPoll) {
   face_fake();
-  const FileDescriptor memory = memory_of(4096);
-  offer(announcement(4096), memory.get());
+  const FileDescriptor memory = offer_memory(4096);
   EXPECT_TRUE(facing_->remote_memory(slice(), 4096));
   offer(announcement(4096, 2), memory.get());
   EXPECT_TRUE(post(*facing_, write_request(victim_->memory(), 0, 8, slice(8, 2))));
@@ -182,7 +167,7 @@ TEST_F(ShmPairing, WhatThePeerSaidIsKnownToAccessesWithoutAPoll) {
   EXPECT_EQ(facing_->remote_memory(slice(), 4096).error().code, Errc::kNotFound);
   fake_->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(2)});
   victim_->memory().bytes()[0] = std::byte{1};
-  const WorkRequest chain[] = {send_request(std::span(kAnyMessage), true, 1),
+  const WorkRequest chain[] = {any_send(true, 1),
                                write_request(victim_->memory(), 0, 1, slice(0, 2), true, 2)};
   EXPECT_TRUE(facing_->post(chain));
   run();
@@ -191,23 +176,12 @@ TEST_F(ShmPairing, WhatThePeerSaidIsKnownToAccessesWithoutAPoll) {
   EXPECT_EQ(theirs.bytes()[0], std::byte{0});
 }
 
-TEST_F(ShmPairing, AWriteAfterNonsenseOfThePeerIsRefused) {
-  face_fake();
-  ControlBytes nonsense{};
-  nonsense[0] = std::byte{255};
-  fake_->say_raw(nonsense);
-  EXPECT_EQ(post(*facing_, write_request(victim_->memory(), 0, 1, slice())).error().code,
-            Errc::kWrongState);
-  expect_given_up();
-}
-
 // Both buffers have the same size.
 TEST_F(ShmPairing, AWriteReachesAllOfTheBuffers) {
   face_fake();
   const std::span<std::byte> ours = victim_->memory().bytes();
   const auto size = static_cast<std::uint32_t>(ours.size());
-  const FileDescriptor memory = memory_of(size);
-  offer(announcement(size), memory.get());
+  const FileDescriptor memory = offer_memory(size);
   const Bytes bytes = pattern(size, 3);
   std::memcpy(ours.data(), bytes.data(), size);
   const WorkRequest chain[] = {write_request(victim_->memory(), 0, size, slice(), true),
@@ -233,8 +207,7 @@ TEST_F(ShmPairing, AWriteOfMoreThanTheOwnBufferHasIsALocalError) {
   } cases[] = {{0, size + 1}, {1, size}, {size, 1}, {size + 1, 0}, {~std::size_t{0}, 1}};
   for (const auto& one : cases) {
     face_fake();
-    const FileDescriptor memory = memory_of(2 * size);
-    offer(announcement(2 * size), memory.get());
+    const FileDescriptor memory = offer_memory(2 * size);
     ASSERT_TRUE(post(*facing_, write_request(victim_->memory(), one.offset, one.length, slice())));
     run();
     ASSERT_EQ(victim_->sent(*facing_).size(), 1u);
@@ -248,9 +221,8 @@ TEST_F(ShmPairing, AWriteOfMoreThanTheOwnBufferHasIsALocalError) {
 // Without that, what is withdrawn while somebody has a view of it has a limit.
 TEST_F(ShmPairing, AViewThatIsGivenBackCostsNothing) {
   face_fake();
-  const FileDescriptor memory = memory_of(4096);
   for (std::size_t round = 0; round < kSinksMax + 10; ++round) {
-    offer(announcement(4096), memory.get());
+    offer_memory(4096);
     ASSERT_TRUE(facing_->remote_memory(slice(), 4096)) << round;
     fake_->say({.kind = Kind::kWithdraw, .rkey = RemoteKey(1)});
     // Before or after the device has learnt of that.
@@ -279,12 +251,7 @@ class ShmOwnDevice : public ShmHostile {
   }
   Result<void> connect() { return sender_->connect(end_of(*fake_)); }
   void answer() { say(*fake_, Kind::kQueuePairReady, *sender_); }
-  void settle() {
-    for (int idle = 0; idle < 6; ++idle) {
-      end_->watcher().wait(*own_, 0);
-      if (end_->turn()) idle = 0;
-    }
-  }
+  void settle() { rdma::settle(*end_); }
 
   std::unique_ptr<ShmDevice> own_;
   std::unique_ptr<Endpoint> end_;
@@ -314,19 +281,19 @@ TEST_F(ShmManyBuffers, NoMessageOvertakesAnAnnouncementThatWaits) {
   answer();
   settle();
   EXPECT_EQ(sender_->send_room(), 0u);
-  EXPECT_EQ(post(*sender_, send_request(std::span(kAnyMessage))).error().code, Errc::kExhausted);
+  EXPECT_EQ(post(*sender_, any_send()).error().code, Errc::kExhausted);
   EXPECT_EQ(fake_->in().tail, 0u);
   while (fake_->hear()) continue;
   settle();
   EXPECT_EQ(sender_->send_room(), 64u);
-  EXPECT_TRUE(post(*sender_, send_request(std::span(kAnyMessage))));
+  EXPECT_TRUE(post(*sender_, any_send()));
 }
 
 // The device looks at the head of the control ring when that seems to be full.
 TEST_F(ShmManyBuffers, ConnectFailsIfThePeerBreaksTheChannelMeanwhile) {
   fake_->control_in().head = 1000;
   EXPECT_EQ(connect().error().code, Errc::kPeerGone);
-  EXPECT_EQ(post(*sender_, send_request(std::span(kAnyMessage))).error().code, Errc::kWrongState);
+  EXPECT_EQ(post(*sender_, any_send()).error().code, Errc::kWrongState);
   EXPECT_EQ(connect().error().code, Errc::kWrongState);
   settle();
   EXPECT_FALSE(end_->has_fatal(*sender_));
@@ -348,19 +315,18 @@ class ShmAnnounced : public ShmOwnDevice, public testing::WithParamInterface<boo
     settle();
   }
   WorkRequest write_to(std::uint32_t key) const {
-    return write_request(end_->memory(), 0, 1, {RemoteKey(key), RemoteAddress(0x10000)}, true);
+    return write_request(end_->memory(), 0, 1, slice(0, key), true);
   }
 
   const FileDescriptor memory_ = memory_of(4096);
 };
 
 TEST_P(ShmAnnounced, WritesWaitForTheMemoryAndSendsDoNot) {
-  const RemoteSlice here{RemoteKey(1), RemoteAddress(0x10000)};
-  EXPECT_EQ(sender_->remote_memory(here, 1).has_value(), GetParam());
+  EXPECT_EQ(sender_->remote_memory(slice(), 1).has_value(), GetParam());
   // A plain device gives no addresses: send_room() says that a write would be refused.
   EXPECT_EQ(sender_->send_room(), GetParam() ? 64u : 0u);
-  EXPECT_TRUE(post(*sender_, send_request(std::span(kAnyMessage))));
-  const WorkRequest chain[] = {send_request(std::span(kAnyMessage)), write_to(2)};
+  EXPECT_TRUE(post(*sender_, any_send()));
+  const WorkRequest chain[] = {any_send(), write_to(2)};
   EXPECT_EQ(sender_->post(chain).error().code, Errc::kExhausted);
   EXPECT_EQ(fake_->in().tail, 1u);
   ASSERT_TRUE(fake_->grant(announcement(4096, 2).buffer.number, memory_.get()));

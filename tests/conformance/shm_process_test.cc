@@ -1,6 +1,5 @@
 // The shared-memory device between processes: a forked child is the peer, and ends.
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,12 +20,14 @@ struct Pipe {
     read_end.reset(ends[0]);
     write_end.reset(ends[1]);
   }
-  void put(std::uint32_t value) const {
+  template <class Value>
+  void put(const Value& value) const {
     if (::write(write_end.get(), &value, sizeof value) != sizeof value) std::abort();
   }
   // Nothing when the other process has ended.
-  std::optional<std::uint32_t> get() const {
-    std::uint32_t value = 0;
+  template <class Value = std::uint32_t>
+  std::optional<Value> get() const {
+    Value value{};
     if (::read(read_end.get(), &value, sizeof value) != sizeof value) return std::nullopt;
     return value;
   }
@@ -57,7 +58,7 @@ class ShmProcess : public testing::Test {
       const QpNumber number(to_child_.get().value());
       if (!queue_pair.connect({.gid = ours, .queue_pair = number})) std::abort();
       if (!run_until(end, [&] { return queue_pair.send_room() != 0; })) std::abort();
-      from_child_.put(1);
+      from_child_.put(1u);
       live(end, queue_pair);
       ::_exit(0);
     }
@@ -110,12 +111,11 @@ TEST_F(ShmProcess, DeathOfThePeerIsNoticedAfterItsLastMessages) {
     for (unsigned i = 0; i < 20; ++i)
       if (!post(queue_pair, send_request(pattern(100, i)))) ::_exit(1);
     end.device().ring_doorbells();
-    from_child_.put(2);
+    from_child_.put(2u);
     for (;;) ::pause();
   });
   ASSERT_TRUE(from_child_.get());
-  for (std::uint64_t i = 0; i < 5; ++i)
-    ASSERT_TRUE(post(*queue_pair_, send_request(std::span(kAnyMessage), false, i)));
+  for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(post(*queue_pair_, any_send(false, i)));
   reap();
   ASSERT_TRUE(run_until([&] { return end_->has_fatal(*queue_pair_) && end_->sends.size() == 5; }));
   ASSERT_EQ(end_->received.size(), 20u);
@@ -127,21 +127,17 @@ TEST_F(ShmProcess, DeathOfThePeerIsNoticedAfterItsLastMessages) {
 
 TEST_F(ShmProcess, MemoryOfADeadPeerCanStillBeWritten) {
   start([&](Endpoint& end, QueuePair&) {
-    from_child_.put(end.memory().rkey().value);
-    from_child_.put(static_cast<std::uint32_t>(end.memory().address().value >> 32));
-    from_child_.put(static_cast<std::uint32_t>(end.memory().address().value));
+    from_child_.put(at(end.memory()));
     for (;;) ::pause();
   });
-  const RemoteKey key(from_child_.get().value());
-  std::uint64_t address = from_child_.get().value();
-  address = address << 32 | from_child_.get().value();
-  auto view = queue_pair_->remote_memory({key, RemoteAddress(address)}, 1 << 20);
+  const RemoteSlice memory = from_child_.get<RemoteSlice>().value();
+  auto view = queue_pair_->remote_memory(memory, 1 << 20);
   ASSERT_TRUE(view);
   reap();
   std::memset(view->data(), 1, view->size());
   ASSERT_TRUE(run_until([&] { return end_->has_fatal(*queue_pair_); }));
   std::memset(view->data(), 2, view->size());
-  EXPECT_FALSE(queue_pair_->remote_memory({key, RemoteAddress(address)}, 1));
+  EXPECT_FALSE(queue_pair_->remote_memory(memory, 1));
 }
 
 TEST_F(ShmProcess, PeerKilledAtAnyMomentOfABulkTransfer) {
