@@ -200,6 +200,8 @@ class Crowd:
                 if self.fresh_failed or any(talk.failed for talk in self.talks):
                     self.losses += 1
                 self.forget()
+                # Who was lost while it waited for its turn would get two turns, and hear its answers twice.
+                self.due = collections.deque(one for one in self.due if not one[1].failed)
                 for talk in self.talks:
                     if talk.failed:
                         talk.failed, talk.rounds = None, 0
@@ -221,7 +223,9 @@ class Crowd:
         while True:
             now = time.monotonic()
             while self.due and self.due[0][0] <= now:
-                self.ask(self.due.popleft()[1])
+                talk = self.due.popleft()[1]
+                if not talk.failed:
+                    self.ask(talk)
             if self.next_fresh <= now:
                 self.next_fresh = now + self.interval / 4
                 self.fresh_made += 1
