@@ -12,6 +12,8 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -45,6 +47,16 @@ class BrokerThread {
     stop_.reset(::eventfd(0, EFD_CLOEXEC));
     thread_ = std::thread([this] { run(); });
   }
+  // Requests of that device wait until let_go(), which serves them.
+  void hold_up(PeerId peer) {
+    const std::lock_guard lock(serving_);
+    held_up_ = peer;
+  }
+  void let_go() {
+    const std::lock_guard lock(serving_);
+    held_up_.reset();
+    for (auto& [index, member] : devices_) (void)serve(member);
+  }
   // As if it were killed.
   void stop() {
     if (!thread_.joinable()) return;
@@ -75,6 +87,7 @@ class BrokerThread {
       std::vector<pollfd> waiting = {{stop_.get(), POLLIN, 0}};
       for (int left = 5; left > 0; --left) {
         if (::poll(waiting.data(), 1, 1) != 0) return;
+        const std::lock_guard lock(serving_);
         for (auto at = devices_.begin(); at != devices_.end();)
           at = serve(at->second) ? std::next(at) : devices_.erase(at);
       }
@@ -82,6 +95,7 @@ class BrokerThread {
   }
   // Connects to all listening devices to which it is not connected.
   void look() {
+    const std::lock_guard lock(serving_);
     for (unsigned index = 0; index < 16; ++index) {
       if (devices_.contains(index)) continue;
       const auto address = UnixAddress::parse(name_ + "-" + std::to_string(index));
@@ -105,7 +119,7 @@ class BrokerThread {
     pollfd state{member.socket.get(), 0, 0};
     (void)::poll(&state, 1, 0);
     if ((state.revents & POLLHUP) != 0) return false;
-    for (;;) {
+    while (member.peer != held_up_) {
       const auto request = member.requests->take();
       if (!request) break;
       handle(member, *request);
@@ -175,6 +189,8 @@ class BrokerThread {
   std::uint64_t instance_ = 0, made_ = 0;
   FileDescriptor stop_;
   std::map<unsigned, Member> devices_;
+  std::mutex serving_;
+  std::optional<PeerId> held_up_;
   std::thread thread_;
 };
 

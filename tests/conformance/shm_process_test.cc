@@ -38,9 +38,13 @@ class ShmProcess : public testing::Test {
  protected:
   ~ShmProcess() override { reap(); }
 
+  using Life = std::function<void(Endpoint&, QueuePair&)>;
+  // How many channels the two devices have. They have two if both asked for one at the same moment.
+  enum class Channels { kOne, kTwo };
+
   // Forks before any device exists. The child's device has peer id 2 and one queue pair, connected
   // to that of the parent. It never returns.
-  void start(const std::function<void(Endpoint&, QueuePair&)>& live) {
+  void start(const Life& live, Channels channels = Channels::kOne) {
     to_child_ = Pipe();
     from_child_ = Pipe();
     broker_.stop();  // a child would not have its thread
@@ -57,6 +61,7 @@ class ShmProcess : public testing::Test {
       const Gid ours = ShmDevice::gid_of(device->fabric(), port.number, peer_id(1));
       const QpNumber number(to_child_.get().value());
       if (!queue_pair.connect({.gid = ours, .queue_pair = number})) std::abort();
+      from_child_.put(0u);
       if (!run_until(end, [&] { return queue_pair.send_room() != 0; })) std::abort();
       from_child_.put(1u);
       live(end, queue_pair);
@@ -72,11 +77,38 @@ class ShmProcess : public testing::Test {
     queue_pair_ = &end_->add_queue_pair();
     const auto number = from_child_.get();
     ASSERT_TRUE(number);
+    broker_.hold_up(peer_id(2));
     to_child_.put(queue_pair_->number().value);
+    ASSERT_TRUE(from_child_.get());
+    // The child has asked for a channel. The parent takes that one, or gets its own one first.
+    if (channels == Channels::kOne) broker_.let_go();
     const Gid theirs = ShmDevice::gid_of(device_->fabric(), PortNumber(1), peer_id(2));
     ASSERT_TRUE(queue_pair_->connect({.gid = theirs, .queue_pair = QpNumber(*number)}));
     ASSERT_TRUE(run_until([&] { return queue_pair_->send_room() != 0; }));
+    if (channels == Channels::kTwo) broker_.let_go();
     ASSERT_TRUE(from_child_.get());
+  }
+
+  // Dies with 20 messages on their way.
+  void expect_last_messages(Channels channels) {
+    const Life post_and_wait = [&](Endpoint& end, QueuePair& queue_pair) {
+      for (unsigned i = 0; i < 20; ++i)
+        if (!post(queue_pair, send_request(pattern(100, i)))) ::_exit(1);
+      end.device().ring_doorbells();
+      from_child_.put(2u);
+      for (;;) ::pause();
+    };
+    ASSERT_NO_FATAL_FAILURE(start(post_and_wait, channels));
+    ASSERT_TRUE(from_child_.get());
+    for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(post(*queue_pair_, any_send(false, i)));
+    reap();
+    ASSERT_TRUE(
+        run_until([&] { return end_->has_fatal(*queue_pair_) && end_->sends.size() == 5; }));
+    ASSERT_EQ(end_->received.size(), 20u);
+    for (unsigned i = 0; i < 20; ++i) EXPECT_EQ(end_->received[i].bytes, pattern(100, i));
+    EXPECT_EQ(end_->sends[0].status, CompletionStatus::kRetryExceeded);
+    EXPECT_EQ(end_->sends[4].status, CompletionStatus::kFlushed);
+    EXPECT_FALSE(device_->poll_fault());
   }
 
   void reap() {
@@ -107,22 +139,11 @@ class ShmProcess : public testing::Test {
 };
 
 TEST_F(ShmProcess, DeathOfThePeerIsNoticedAfterItsLastMessages) {
-  start([&](Endpoint& end, QueuePair& queue_pair) {
-    for (unsigned i = 0; i < 20; ++i)
-      if (!post(queue_pair, send_request(pattern(100, i)))) ::_exit(1);
-    end.device().ring_doorbells();
-    from_child_.put(2u);
-    for (;;) ::pause();
-  });
-  ASSERT_TRUE(from_child_.get());
-  for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(post(*queue_pair_, any_send(false, i)));
-  reap();
-  ASSERT_TRUE(run_until([&] { return end_->has_fatal(*queue_pair_) && end_->sends.size() == 5; }));
-  ASSERT_EQ(end_->received.size(), 20u);
-  for (unsigned i = 0; i < 20; ++i) EXPECT_EQ(end_->received[i].bytes, pattern(100, i));
-  EXPECT_EQ(end_->sends[0].status, CompletionStatus::kRetryExceeded);
-  EXPECT_EQ(end_->sends[4].status, CompletionStatus::kFlushed);
-  EXPECT_FALSE(device_->poll_fault());
+  expect_last_messages(Channels::kOne);
+}
+
+TEST_F(ShmProcess, DeathOfThePeerIsNoticedAfterItsLastMessagesOnASecondChannel) {
+  expect_last_messages(Channels::kTwo);
 }
 
 TEST_F(ShmProcess, MemoryOfADeadPeerCanStillBeWritten) {
@@ -141,16 +162,17 @@ TEST_F(ShmProcess, MemoryOfADeadPeerCanStillBeWritten) {
 }
 
 TEST_F(ShmProcess, PeerKilledAtAnyMomentOfABulkTransfer) {
-  for (unsigned round = 0; round < 10; ++round) {
-    start([](Endpoint& end, QueuePair& queue_pair) {
-      const Bytes message = pattern(700, 1);
-      for (;;) {
-        while (queue_pair.send_room() > 0 && post(queue_pair, send_request(message, true))) {
-        }
-        end.turn();
-        end.sends.clear();
+  const Life send = [](Endpoint& end, QueuePair& queue_pair) {
+    const Bytes message = pattern(700, 1);
+    for (;;) {
+      while (queue_pair.send_room() > 0 && post(queue_pair, send_request(message, true))) {
       }
-    });
+      end.turn();
+      end.sends.clear();
+    }
+  };
+  for (unsigned round = 0; round < 10; ++round) {
+    start(send, round % 2 == 0 ? Channels::kOne : Channels::kTwo);
     const std::size_t goal = 1 + 997 * round;
     std::size_t count = 0;
     auto check = [&] {

@@ -93,8 +93,22 @@ void DeviceParts::end(Channel& channel) {
   if (!another) grants.forget(channel.peer());
   queue_pairs.for_each([&](ShmQueuePair& queue_pair) {
     if (queue_pair.expects_on(channel)) queue_pair.detach_incoming();
-    if (queue_pair.uses(channel)) queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
+    if (queue_pair.uses(channel) && !fails_later(queue_pair, channel))
+      queue_pair.break_down(CompletionStatus::kRetryExceeded, true);
   });
+}
+
+bool DeviceParts::fails_later(ShmQueuePair& queue_pair, const Channel& ended) {
+  Channel* const incoming = queue_pair.incoming();
+  if (queue_pair.state() != ShmQueuePair::State::kReady || incoming == nullptr ||
+      incoming == &ended || incoming->state() == Channel::State::kDead)
+    return false;
+  // A channel that is closing has its last tail already.
+  if (incoming->state() == Channel::State::kOpen && !incoming->consumer().refresh()) return false;
+  queue_pair.note_peer_left(*incoming);
+  incoming->note_departure();
+  scheduler.activate(*incoming);
+  return true;
 }
 
 void DeviceParts::resume(const ShmQueuePair& queue_pair) {

@@ -72,7 +72,8 @@ struct DeviceParts {
   void answer_gone(Channel& channel, QpNumber ours, QpNumber theirs);
   // Gives the channel up at once, for a reason that is worth a line in a log.
   void kill(Channel& channel, const Error& error);
-  // All queue pairs that depend on the channel die with it.
+  // All queue pairs that depend on the channel die with it, but not before the messages that the
+  // peer has sent them on another channel until now.
   void end(Channel& channel);
   // The queue pair is connected or broken: messages for it wait no longer.
   void resume(const ShmQueuePair& queue_pair);
@@ -90,6 +91,8 @@ struct DeviceParts {
 
  private:
   void note_posted(Channel& channel);
+  // False if the queue pair receives nothing that came on another channel than the ended one.
+  bool fails_later(ShmQueuePair& queue_pair, const Channel& ended);
 };
 
 }  // namespace fairlead::rdma::shm

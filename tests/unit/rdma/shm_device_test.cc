@@ -256,6 +256,129 @@ TEST_F(ShmDeviceLife, APeerIsForgottenWithTheLastOfItsChannels) {
   EXPECT_FALSE(other.is_shut_out());
 }
 
+// Both asked at the same moment: the queue pair posts on one channel and receives on the other.
+class ShmTwoChannels : public ShmDeviceLife {
+ protected:
+  void SetUp() override {
+    ShmDeviceLife::SetUp();
+    queue_pair_ = make_queue_pair();
+    ASSERT_TRUE(connect(*queue_pair_));
+    out_.emplace(send_channel(kPeer, 0));
+    take_arrivals();
+    out_bell_ = channel()->bell();
+    ASSERT_TRUE(post(*queue_pair_));
+    turn();
+    in_.emplace(send_channel(kPeer, 1));
+    in_->say(ready_for(*queue_pair_));
+  }
+  void TearDown() override {
+    out_.reset();
+    in_.reset();
+    queue_pair_.reset();
+    ShmDeviceLife::TearDown();
+  }
+  void put(int count) {
+    for (int i = 0; i < count; ++i) in_->put(queue_pair_->number(), kTheirs);
+  }
+  // Once, and takes no events.
+  void poll(std::size_t count) {
+    std::vector<Completion> batch(count);
+    batch.resize(device_.poll(batch));
+    for (const Completion& completion : batch)
+      (completion.kind == Completion::Kind::kReceive ? received_ : sent_).push_back(completion);
+  }
+  void out_ends() {
+    out_->end();
+    device_.handle_readable(out_bell_);
+  }
+  void expect_failed(std::size_t received) {
+    for (int turns = 0; device_.pending() && turns < 4; ++turns) turn();
+    EXPECT_EQ(received_.size(), received);
+    EXPECT_TRUE(has_fatal(*queue_pair_));
+    ASSERT_EQ(sent_.size(), 1u);
+    EXPECT_EQ(sent_[0].status, CompletionStatus::kRetryExceeded);
+    EXPECT_FALSE(device_.parts().faults.poll());
+    EXPECT_TRUE(sleeps());
+  }
+
+  std::unique_ptr<ShmQueuePair> queue_pair_;
+  std::optional<FarSide> out_, in_;
+  int out_bell_ = -1;
+};
+
+// More than one poll() takes.
+TEST_F(ShmTwoChannels, TheLastMessagesOfAPeerArriveBeforeItsEndIsTold) {
+  take_arrivals();
+  turn();
+  const int in_bell = channel()->bell();
+  put(20);
+  in_->end();
+  out_ends();
+  device_.handle_readable(in_bell);
+  poll(8);
+  EXPECT_FALSE(device_.parts().events.poll());
+  expect_failed(20);
+  EXPECT_EQ(watcher_.watched, std::set<int>{device_.parts().timer.descriptor()});
+}
+
+// It is still on its way from the connector when the end of the other one is noticed.
+TEST_F(ShmTwoChannels, AChannelThatComesWithTheEndOfItsPeerIsRead) {
+  put(20);
+  in_->end();
+  out_ends();
+  expect_failed(20);
+}
+
+// It goes on sending on the other one.
+TEST_F(ShmTwoChannels, APeerThatEndsOneOfTheChannelsDelaysNoEnd) {
+  take_arrivals();
+  turn();
+  out_ends();
+  for (int polls = 0; polls < 6; ++polls) {
+    put(2);
+    poll(2);
+  }
+  EXPECT_LT(received_.size(), 12u);
+  expect_failed(received_.size());
+  EXPECT_FALSE(in_->is_shut_out());
+}
+
+TEST_F(ShmTwoChannels, MessagesThatNothingTakesDelayNoEnd) {
+  take_arrivals();
+  turn();
+  put(33);  // one more than there are receive requests
+  turn();
+  EXPECT_EQ(received_.size(), 32u);
+  out_ends();
+  expect_failed(32);
+}
+
+TEST_F(ShmTwoChannels, ALieOnTheOtherChannelDelaysNoEnd) {
+  take_arrivals();
+  turn();
+  in_->memory().rings[0].tail = kRingSlots + 1;
+  out_ends();
+  turn();
+  EXPECT_TRUE(has_fatal(*queue_pair_));
+  expect_fault(Errc::kMalformed);
+  expect_failed(0);
+}
+
+TEST_F(ShmDeviceLife, AChannelThatThePeerOpenedIsReadAlthoughOursIsRefused) {
+  const auto queue_pair = make_queue_pair();
+  ASSERT_TRUE(connect(*queue_pair));
+  FarSide in = send_channel(kPeer, 1);
+  in.say(ready_for(*queue_pair));
+  for (int i = 0; i < 3; ++i) in.put(queue_pair->number(), kTheirs);
+  in.end();
+  send_refusal(kPeer);
+  take_arrivals();
+  turn();
+  EXPECT_EQ(received_.size(), 3u);
+  EXPECT_TRUE(has_fatal(*queue_pair));
+  EXPECT_TRUE(sleeps());
+}
+
 // Nobody rang, and its descriptor has not been looked at.
 TEST_F(ShmDeviceLife, ConnectSeesThatAChannelHasEnded) {
   auto one = make_queue_pair(), two = make_queue_pair();

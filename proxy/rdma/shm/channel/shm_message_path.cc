@@ -60,7 +60,11 @@ std::size_t MessagePath::serve(Channel& channel, std::span<Completion> into, int
   // these.
   const bool stalled = channel.stalled_on() != nullptr;
   if (channel.take_departure()) fail_departed(channel);
-  if (was_closing && (stalled || channel.consumer().empty())) parts_.end(channel);
+  if (was_closing && (stalled || channel.consumer().empty())) {
+    // The peer may have sent on another channel, of which nothing has been read yet.
+    if (channel.users() != 0) control_.drain(channel.peer());
+    parts_.end(channel);
+  }
   return count;
 }
 

@@ -50,6 +50,8 @@ class ShmQueuePair final : public QueuePair {
   // True once the other end has said on which channel it will send. If it says so before connect(),
   // that holds until it says that it is gone, or until connect() names another queue pair.
   bool has_incoming() const { return in_ != nullptr; }
+  // That channel; null before.
+  Channel* incoming() const { return in_; }
   // Nothing when has_incoming(). `source` is in the table of that channel.
   void attach_incoming(Channel& channel, QpNumber source, DomainId remote_domain);
   // Not connected yet, and waits for what `source` said on that channel.
