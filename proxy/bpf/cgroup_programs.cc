@@ -32,7 +32,9 @@ int keep_first_complaint(libbpf_print_level level, const char* format, va_list a
 }  // namespace
 
 void collect_complaints() {
-  libbpf_set_print(keep_first_complaint);
+  // Once, because other threads may call libbpf at the same time.
+  static const libbpf_print_fn_t before = libbpf_set_print(keep_first_complaint);
+  (void)before;
   first_complaint[0] = '\0';
 }
 

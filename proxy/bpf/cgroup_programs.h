@@ -1,6 +1,6 @@
 // What the attachments of eBPF programs to cgroups share: opening the cgroup, finding and detaching
-// programs by name, and libbpf's complaints. For the .cc files of this folder only. Thread-safe but
-// collect_complaints(), which sets libbpf's process-wide log function.
+// programs by name, and libbpf's complaints. For the .cc files of this folder only. Thread-safe;
+// collect_complaints() sets libbpf's process-wide log function.
 #pragma once
 
 #include <bpf/libbpf.h>

@@ -19,8 +19,8 @@ class ClientAddressProgram {
   // `cgroup` is a cgroup v2 directory that holds the application; empty means that of this process.
   // Errors, told apart by `what`: no cgroup2 hierarchy (kNotFound), capabilities missing
   // (kPermission), a kernel before 5.8 (kUnsupported), the cgroup excludes further programs
-  // (kPermission). refusal() has libbpf's own words. Not thread-safe: it sets libbpf's log
-  // function.
+  // (kPermission). refusal() has libbpf's own words. It sets libbpf's process-wide
+  // log function.
   // `netns_cookie` of own_netns_cookie(): sockets of other network namespaces are left alone, where
   // proxies of several share the cgroup. 0: none is.
   static Result<ClientAddressProgram> attach(const std::string& cgroup = {},

@@ -14,7 +14,7 @@ namespace fairlead::bpf {
 
 // Attached as long as the object lives; the kernel detaches it when the process dies, however it
 // dies. Any number of them can be attached to one cgroup, by this process and by others. Every
-// member is thread-safe but attach(), which sets libbpf's process-wide log function.
+// member is thread-safe; attach() sets libbpf's process-wide log function.
 class OptionProgram {
  public:
   // For a proxy with CAP_BPF and CAP_NET_ADMIN. Acts upon the sockets given to request() and no

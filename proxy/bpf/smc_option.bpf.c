@@ -41,6 +41,7 @@
 #define TCP_FLAG_ACK 0x10
 #define TCP_OPTIONS_BYTES_MAX 40
 #define FRAMES_PORTS_MAX 256
+#define FRAMES_PORT_OF_ANY 0 /* of the listener that said it last */
 #define PROGRAM_BITS_MASK ((FAIRLEAD_PRIORITY_PROGRAMS - 1) << FAIRLEAD_PRIORITY_PROGRAM_SHIFT)
 
 const volatile bool by_uid = false;
@@ -167,6 +168,12 @@ static __always_inline __u8 frames_option(struct bpf_sock_ops* ops) {
     return wants_frames(ops) ? FAIRLEAD_FRAMES_MAGIC_3_SYN : 0;
   __u32 port = ops->local_port;
   __u32* answer = bpf_map_lookup_elem(&frames_ports, &port);
+  if (!answer && by_uid) {
+    /* A redirected SYN has the port of the application, not that of the listener. In the cgroup of
+     * a pod, listeners that are called are the sidecar's. */
+    port = FRAMES_PORT_OF_ANY;
+    answer = bpf_map_lookup_elem(&frames_ports, &port);
+  }
   if (!answer) return 0;
   if (!has_frames_option(ops, FAIRLEAD_FRAMES_MAGIC_3_SYN, BPF_LOAD_HDR_OPT_TCP_SYN)) return 0;
   return *answer;
@@ -176,10 +183,14 @@ static __always_inline void note_listener(struct bpf_sock_ops* ops) {
   __u32 port = ops->local_port;
   __u32 answer =
       wants_windows(ops) ? FAIRLEAD_FRAMES_MAGIC_3_WINDOWS : FAIRLEAD_FRAMES_MAGIC_3_ANSWER;
-  if (wants_frames(ops))
+  __u32 any = FRAMES_PORT_OF_ANY;
+  if (wants_frames(ops)) {
     bpf_map_update_elem(&frames_ports, &port, &answer, BPF_ANY);
-  else
-    bpf_map_delete_elem(&frames_ports, &port);
+    bpf_map_update_elem(&frames_ports, &any, &answer, BPF_ANY);
+  } else if (bpf_map_delete_elem(&frames_ports, &port) == 0) {
+    /* Other listeners of the sidecar, such as that of its admin port, have never asked. */
+    bpf_map_delete_elem(&frames_ports, &any);
+  }
 }
 
 static __always_inline void ask_for_headers(struct bpf_sock_ops* ops) {

@@ -46,7 +46,7 @@ inline constexpr std::size_t kBrokerNameCharsMax = kUnixPathCharsMax - 3;  // an
 // How a listener learns where the application wanted to go.
 enum class ListenerMode : std::uint8_t {
   kStatic,    // always `upstream`
-  kRedirect,  // the address before a NAT redirect, SO_ORIGINAL_DST
+  kRedirect,  // the address before the redirect: by eBPF or by NAT (event/origdst)
   kTproxy,    // the local address of the accepted socket; needs CAP_NET_ADMIN
 };
 

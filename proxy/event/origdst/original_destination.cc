@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <optional>
 
 namespace fairlead::event {
 namespace {
@@ -48,14 +49,21 @@ Result<SocketAddress> peer_address(int fd) {
 }
 
 Result<OriginalDestination> redirect_destination(int accepted_fd, const SocketAddress& peer,
-                                                 std::uint16_t listener_port) {
+                                                 std::uint16_t listener_port, bool& translated) {
+  std::optional<SocketAddress> local;
+  if (!translated) {
+    local = SMC_TRY(local_address(accepted_fd));
+    if (local->port() != listener_port) return OriginalDestination{*local, true};
+  }
   const auto original = tracked_destination(accepted_fd, peer.unmapped().is_v4());
   if (!original && !is_untracked(original.error())) return Error(original.error());
   // The socket's own address has the listener's port.
-  if (original && original->port() != listener_port) return OriginalDestination{*original, true};
-  const SocketAddress local = SMC_TRY(local_address(accepted_fd));
-  if (!original) return OriginalDestination{local, false};
-  return OriginalDestination{*original, *original != local};
+  translated = original && original->port() != listener_port;
+  if (translated) return OriginalDestination{*original, true};
+  if (!local) local = SMC_TRY(local_address(accepted_fd));
+  if (local->port() != listener_port) return OriginalDestination{*local, true};
+  if (!original) return OriginalDestination{*local, false};
+  return OriginalDestination{*original, *original != *local};
 }
 
 Result<OriginalDestination> tproxy_destination(int accepted_fd, const SocketAddress& listener) {

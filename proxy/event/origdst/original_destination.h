@@ -1,9 +1,9 @@
-// Where an application wanted to go, when a packet filter has led its connection to our listener
-// instead. Free functions, thread-safe; sockets are the caller's and stay so.
+// Where an application wanted to go, when its connection was led to our listener instead. Free
+// functions, thread-safe; sockets are the caller's and stay so.
 //
-// Two ways lead here. A NAT redirect rewrites the destination, and connection tracking remembers it
-// (SO_ORIGINAL_DST). TPROXY rewrites nothing: the accepted socket bears the destination as its own
-// address.
+// Three ways lead here. With the eBPF programs of the node side (bpf/redirect_connect.bpf.c) and
+// with TPROXY, the accepted socket bears the destination as its own address. A NAT redirect
+// rewrites the destination, and connection tracking remembers it (SO_ORIGINAL_DST).
 //
 // IPv4 addresses are IPv4 in all results, also those that a dual-stack listener sees as mapped.
 #pragma once
@@ -24,11 +24,12 @@ struct OriginalDestination {
   friend bool operator==(const OriginalDestination&, const OriginalDestination&) = default;
 };
 
-// For a connection from `peer` accepted behind a NAT redirect, by a listener with this port, IPv4
-// and IPv6. A connection that tracking does not know, because it was forgotten or never runs here,
-// counts as not redirected.
+// For a connection from `peer` accepted behind the programs or a NAT redirect, by a listener with
+// this port, IPv4 and IPv6. A connection that neither of them knows counts as not redirected.
+// `translated`: whether the last connection came by NAT, so that one system call is enough for the
+// next one; set for that.
 Result<OriginalDestination> redirect_destination(int accepted_fd, const SocketAddress& peer,
-                                                 std::uint16_t listener_port);
+                                                 std::uint16_t listener_port, bool& translated);
 
 // For a connection accepted behind a TPROXY rule on a listener bound to `listener`. A listener
 // bound to all addresses cannot tell a connection to another host's port of the same number from

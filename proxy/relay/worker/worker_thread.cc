@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "event/origdst/original_destination.h"
 
@@ -133,10 +134,10 @@ void WorkerThread::reopen_for_peers() {
     frames_offer_.repeat([this](bool offered) { return announce_frames(offered); });
 }
 
-std::uint16_t WorkerThread::port_of(const config::Listener& listener) const {
-  for (const Entrance& entrance : entrances_)
-    if (entrance.configured == &listener) return entrance.listener->address().port();
-  return listener.listen.port();
+WorkerThread::Entrance* WorkerThread::entrance_of(const config::Listener& listener) {
+  for (Entrance& entrance : entrances_)
+    if (entrance.configured == &listener) return &entrance;
+  return nullptr;
 }
 
 void WorkerThread::accepted(const config::Listener& listener,
@@ -145,10 +146,12 @@ void WorkerThread::accepted(const config::Listener& listener,
   offer_frames();
   if (listener.mode == config::ListenerMode::kStatic)
     return worker_->accept(listener.direction, *listener.upstream, std::move(stream));
-  const std::uint16_t listener_port = port_of(listener);
+  Entrance* entrance = entrance_of(listener);
+  SMC_ASSERT(entrance != nullptr, listener.name.size());
   const Result<event::OriginalDestination> destination =
       listener.mode == config::ListenerMode::kRedirect
-          ? event::redirect_destination(stream->descriptor(), stream->peer_address(), listener_port)
+          ? event::redirect_destination(stream->descriptor(), stream->peer_address(),
+                                        entrance->listener->address().port(), entrance->translated)
           : event::tproxy_destination(stream->descriptor(), listener.listen);
   if (destination && destination->redirected) {
     stats_->redirected.add();

@@ -94,7 +94,8 @@ class WorkerThread {
   struct Entrance {
     const config::Listener* configured;
     std::unique_ptr<event::Listener> listener;
-    bool copied = false;  // a keeper may hold a descriptor of the socket
+    bool copied = false;      // a keeper may hold a descriptor of the socket
+    bool translated = false;  // the last redirected connection came by NAT
   };
   Result<std::unique_ptr<event::Listener>> open(const config::Listener& listener);
   Result<SocketAddress> enter(const config::Listener& listener,
@@ -106,7 +107,7 @@ class WorkerThread {
   void park_when_due();
   void reopen_for_peers();
   // The actual port of the listener.
-  std::uint16_t port_of(const config::Listener& listener) const;
+  Entrance* entrance_of(const config::Listener& listener);
   void run();
   void run_mailbox();
   bool drain_finished();

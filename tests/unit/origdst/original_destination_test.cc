@@ -147,7 +147,11 @@ void expect_destination(const Result<OriginalDestination>& got, std::string_view
 
 Result<OriginalDestination> destination_of(const Connection& pair) {
   const int fd = pair.accepted.get();
-  return redirect_destination(fd, *peer_address(fd), 4540);
+  bool translated = false;
+  const auto first = redirect_destination(fd, *peer_address(fd), 4540, translated);
+  const auto second = redirect_destination(fd, *peer_address(fd), 4540, translated);
+  EXPECT_TRUE(first && second && *first == *second) << "asked again";
+  return first;
 }
 
 TEST(RedirectDestination, IsWhatTheClientDialled) {
@@ -241,7 +245,8 @@ TEST(SocketAddresses, OfBothEndsMatch) {
 }
 
 TEST(OriginalDestinations, OfBadDescriptorsAreErrors) {
-  EXPECT_FALSE(redirect_destination(-1, address("127.0.0.1:1"), 4540));
+  for (bool translated : {false, true})
+    EXPECT_FALSE(redirect_destination(-1, address("127.0.0.1:1"), 4540, translated));
   EXPECT_FALSE(tproxy_destination(-1, SocketAddress()));
   EXPECT_FALSE(allow_foreign_addresses(-1));
   EXPECT_FALSE(local_address(-1));

@@ -1,0 +1,366 @@
+/* Leads connections that the applications of a pod open through its sidecar, without address
+ * translation and without connection tracking.
+ *
+ * An application calls connect(2). The connect programs replace the destination by the sidecar's
+ * port on a loopback address. They keep the original destination until the kernel has chosen the
+ * source port; then the sockops program keeps it in the storage of the socket. When the connection
+ * is set up, the sockops program copies it to the socket that the sidecar accepts. So
+ * getpeername(2) of the application and getsockname(2) of the sidecar report the original
+ * destination. getsockname(2) of the application reports an address of the pod.
+ *
+ * The loopback address of IPv4 depends on the destination, so that the source ports of the pod
+ * suffice for each destination, as they do without a redirect. IPv6 has one loopback address only.
+ *
+ * The sidecar's own sockets are known by its uid. Connections to the pod itself are left alone.
+ */
+#include <linux/bpf.h> /* first: the next one uses its types */
+
+#include "redirect_ports.bpf.h"
+
+#define SOCK_STREAM 1
+
+/* Set before the programs are loaded. `own_address` is the pod's main address of each family that
+ * it has, IPv4 first, as ::ffff:a.b.c.d. */
+const volatile __u32 proxy_uid = 0;
+const volatile __u16 outbound_port = 0;
+const volatile bool has_family[2] = {};
+const volatile __u32 own_address[2][4] = {};
+/* Sockets of other network namespaces are not ours. 0: all are. */
+const volatile __u64 netns_cookie = 0;
+
+/* IPv4 as ::ffff:a.b.c.d. Network order. */
+struct endpoint {
+  __u32 address[4];
+  __u32 port;
+};
+
+enum role { APPLICATION = 1, SIDECAR = 2 };
+struct original {
+  struct endpoint to;
+  __u16 role;  /* whose socket it is in */
+  __u16 bound; /* the application has chosen its address itself */
+};
+
+/* Within one call of connect(2), from the cookie of the socket. A call that fails early leaves its
+ * entry, so old ones are replaced. */
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, FAIRLEAD_REDIRECT_PENDING_MAX);
+  __type(key, __u64);
+  __type(value, struct original);
+} pending SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_SK_STORAGE);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, int);
+  __type(value, struct original);
+} originals SEC(".maps");
+
+/* Both ends of a connection between an application and the sidecar. The sidecar's port is always
+ * the same, and of its address the last word tells: two connections of an application may have one
+ * source port. */
+struct pair {
+  __u32 application[4];
+  __u32 port; /* of the application, host order */
+  __u32 sidecar;
+};
+
+/* Destinations of connections that the kernel sets up, until the sidecar's socket exists or the
+ * connection has failed. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, FAIRLEAD_REDIRECT_CONNECTING_MAX);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct pair);
+  __type(value, struct endpoint);
+} connecting SEC(".maps");
+
+struct blocks {
+  __uint(type, BPF_MAP_TYPE_LPM_TRIE);
+  __uint(max_entries, FAIRLEAD_REDIRECT_BLOCKS_MAX);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct fairlead_block);
+  __type(value, __u32);
+};
+struct blocks skipped SEC(".maps");
+struct blocks included SEC(".maps");
+
+/* The pod's address on the link that has a block of addresses. */
+struct source {
+  __u32 address[4];
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_LPM_TRIE);
+  __uint(max_entries, FAIRLEAD_REDIRECT_SOURCES_MAX);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __type(key, struct fairlead_block);
+  __type(value, struct source);
+} sources SEC(".maps");
+
+static __always_inline bool is_mapped(const __u32* address) {
+  return address[0] == 0 && address[1] == 0 && address[2] == MAPPED_WORD;
+}
+
+/* `port` in network order. */
+static __always_inline bool leads_to_sidecar(struct bpf_sock_addr* ctx, struct bpf_sock* socket,
+                                             const struct endpoint* to) {
+  __u16 port = bpf_ntohs((__u16)to->port);
+  if (netns_cookie != 0 && bpf_get_netns_cookie(ctx) != netns_cookie) return false;
+  if (!has_family[is_mapped(to->address) ? 0 : 1]) return false;
+  /* The sidecar answers on lo, which a socket of another device does not hear. */
+  if (socket->bound_dev_if != 0) return false;
+  /* A connection to this port could not be told from one to the sidecar's listener itself. */
+  if (port == 0 || port == outbound_port || has_port(FAIRLEAD_REDIRECT_SKIP_OUTBOUND, port))
+    return false;
+  struct fairlead_block block = {128,
+                                 {to->address[0], to->address[1], to->address[2], to->address[3]}};
+  if (bpf_map_lookup_elem(&skipped, &block)) return false;
+  return bpf_map_lookup_elem(&included, &block) != 0;
+}
+
+static __always_inline __u64 cookie_of(void* ctx) { return bpf_get_socket_cookie(ctx); }
+
+/* A socket may be connected again, after a failure, to a destination that is left alone. */
+static __always_inline void forget(struct bpf_sock_addr* ctx, struct bpf_sock* socket) {
+  __u64 cookie = cookie_of(ctx);
+  bpf_map_delete_elem(&pending, &cookie);
+  bpf_sk_storage_delete(&originals, socket);
+}
+
+static __always_inline bool keep(struct bpf_sock_addr* ctx, struct bpf_sock* socket,
+                                 const struct endpoint* to) {
+  __u64 cookie = cookie_of(ctx);
+  struct original original = {.to = *to, .role = APPLICATION};
+  original.bound = socket->src_ip4 != 0 || socket->src_ip6[0] != 0 || socket->src_ip6[1] != 0 ||
+                   socket->src_ip6[3] != 0;
+  bpf_sk_storage_delete(&originals, socket);
+  return bpf_map_update_elem(&pending, &cookie, &original, BPF_ANY) == 0;
+}
+
+/* 127.64.0.0/10: the sidecar itself connects to applications from 127.128.0.0/9. */
+static __always_inline __u32 loopback_for(const struct endpoint* to) {
+  __u32 mixed = to->address[3] * 2654435761u ^ to->port * 2246822519u;
+  mixed ^= mixed >> 15;
+  return bpf_htonl(FAIRLEAD_REDIRECT_LOOPBACK | (mixed & FAIRLEAD_REDIRECT_LOOPBACK_MASK));
+}
+
+static __always_inline struct bpf_sock* tcp_socket(struct bpf_sock_addr* ctx) {
+  return ctx->type == SOCK_STREAM && ctx->protocol == IPPROTO_TCP ? ctx->sk : 0;
+}
+
+static __always_inline bool is_sidecar(void) {
+  return (__u32)bpf_get_current_uid_gid() == proxy_uid;
+}
+
+SEC("cgroup/connect4")
+int fairlead_conn4(struct bpf_sock_addr* ctx) {
+  struct bpf_sock* socket = tcp_socket(ctx);
+  if (!socket || is_sidecar()) return 1;
+  struct endpoint to = {{0, 0, MAPPED_WORD, ctx->user_ip4}, (__u16)ctx->user_port};
+  if (!leads_to_sidecar(ctx, socket, &to)) {
+    forget(ctx, socket);
+    return 1;
+  }
+  if (!keep(ctx, socket, &to)) return 1;
+  ctx->user_ip4 = loopback_for(&to);
+  ctx->user_port = bpf_htons(outbound_port);
+  return 1;
+}
+
+SEC("cgroup/connect6")
+int fairlead_conn6(struct bpf_sock_addr* ctx) {
+  struct bpf_sock* socket = tcp_socket(ctx);
+  if (!socket || is_sidecar()) return 1;
+  struct endpoint to = {{ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]},
+                        (__u16)ctx->user_port};
+  if (!leads_to_sidecar(ctx, socket, &to)) {
+    forget(ctx, socket);
+    return 1;
+  }
+  if (!keep(ctx, socket, &to)) return 1;
+  if (is_mapped(to.address)) {
+    ctx->user_ip6[3] = loopback_for(&to);
+  } else {
+    ctx->user_ip6[0] = 0;
+    ctx->user_ip6[1] = 0;
+    ctx->user_ip6[2] = 0;
+    ctx->user_ip6[3] = bpf_htonl(1);
+  }
+  ctx->user_port = bpf_htons(outbound_port);
+  return 1;
+}
+
+static __always_inline struct original* original_of(struct bpf_sock_addr* ctx) {
+  struct bpf_sock* socket = tcp_socket(ctx);
+  return socket ? bpf_sk_storage_get(&originals, socket, 0, 0) : 0;
+}
+
+static __always_inline void name4(struct bpf_sock_addr* ctx, const __u32* address) {
+  ctx->user_ip4 = address[3];
+}
+
+static __always_inline void name6(struct bpf_sock_addr* ctx, const __u32* address) {
+  ctx->user_ip6[0] = address[0];
+  ctx->user_ip6[1] = address[1];
+  ctx->user_ip6[2] = address[2];
+  ctx->user_ip6[3] = address[3];
+}
+
+SEC("cgroup/getpeername4")
+int fairlead_peer4(struct bpf_sock_addr* ctx) {
+  struct original* original = original_of(ctx);
+  if (!original || original->role != APPLICATION) return 1;
+  name4(ctx, original->to.address);
+  ctx->user_port = original->to.port;
+  return 1;
+}
+
+SEC("cgroup/getpeername6")
+int fairlead_peer6(struct bpf_sock_addr* ctx) {
+  struct original* original = original_of(ctx);
+  if (!original || original->role != APPLICATION) return 1;
+  name6(ctx, original->to.address);
+  ctx->user_port = original->to.port;
+  return 1;
+}
+
+/* What the kernel would have chosen: the address on the link of the destination, or the main one.
+ * Routes over the gateway of another link are not known here. */
+static __always_inline void own_source(const struct endpoint* to, struct source* source) {
+  struct fairlead_block block = {128,
+                                 {to->address[0], to->address[1], to->address[2], to->address[3]}};
+  struct source* known = bpf_map_lookup_elem(&sources, &block);
+  __u32 family = is_mapped(to->address) ? 0 : 1;
+  for (int i = 0; i < 4; ++i)
+    source->address[i] = known ? known->address[i] : own_address[family][i];
+}
+
+SEC("cgroup/getsockname4")
+int fairlead_name4(struct bpf_sock_addr* ctx) {
+  struct original* original = original_of(ctx);
+  if (!original) return 1;
+  if (original->role == SIDECAR) {
+    name4(ctx, original->to.address);
+    ctx->user_port = original->to.port;
+  } else if (!original->bound) {
+    struct source source;
+    own_source(&original->to, &source);
+    name4(ctx, source.address);
+  }
+  return 1;
+}
+
+SEC("cgroup/getsockname6")
+int fairlead_name6(struct bpf_sock_addr* ctx) {
+  struct original* original = original_of(ctx);
+  if (!original) return 1;
+  if (original->role == SIDECAR) {
+    name6(ctx, original->to.address);
+    ctx->user_port = original->to.port;
+  } else if (!original->bound) {
+    struct source source;
+    own_source(&original->to, &source);
+    name6(ctx, source.address);
+  }
+  return 1;
+}
+
+/* `ops` is the application's end of the connection. */
+static __always_inline void pair_of_application(struct bpf_sock_ops* ops, struct pair* pair) {
+  bool ipv4 = ops->family == AF_INET;
+  __u32 short_address = LOADED(ops->local_ip4), short_remote = LOADED(ops->remote_ip4);
+  __u32 word0 = LOADED(ops->local_ip6[0]), word1 = LOADED(ops->local_ip6[1]);
+  __u32 word2 = LOADED(ops->local_ip6[2]), word3 = LOADED(ops->local_ip6[3]);
+  __u32 remote = LOADED(ops->remote_ip6[3]);
+  pair->application[0] = ipv4 ? 0 : word0;
+  pair->application[1] = ipv4 ? 0 : word1;
+  pair->application[2] = ipv4 ? MAPPED_WORD : word2;
+  pair->application[3] = ipv4 ? short_address : word3;
+  pair->port = ops->local_port;
+  pair->sidecar = ipv4 ? short_remote : remote;
+}
+
+/* `ops` is the sidecar's end. */
+static __always_inline void pair_of_sidecar(struct bpf_sock_ops* ops, struct pair* pair) {
+  bool ipv4 = ops->family == AF_INET;
+  __u32 short_address = LOADED(ops->remote_ip4), short_local = LOADED(ops->local_ip4);
+  __u32 word0 = LOADED(ops->remote_ip6[0]), word1 = LOADED(ops->remote_ip6[1]);
+  __u32 word2 = LOADED(ops->remote_ip6[2]), word3 = LOADED(ops->remote_ip6[3]);
+  __u32 local = LOADED(ops->local_ip6[3]);
+  pair->application[0] = ipv4 ? 0 : word0;
+  pair->application[1] = ipv4 ? 0 : word1;
+  pair->application[2] = ipv4 ? MAPPED_WORD : word2;
+  pair->application[3] = ipv4 ? short_address : word3;
+  pair->port = bpf_ntohl(ops->remote_port);
+  pair->sidecar = ipv4 ? short_local : local;
+}
+
+/* The source port is known now. */
+static __always_inline void begin_connection(struct bpf_sock_ops* ops) {
+  __u64 cookie = cookie_of(ops);
+  struct original* kept = bpf_map_lookup_elem(&pending, &cookie);
+  struct bpf_sock* socket = ops->sk;
+  if (!kept || !socket) return;
+  struct original* original =
+      bpf_sk_storage_get(&originals, socket, 0, BPF_SK_STORAGE_GET_F_CREATE);
+  if (original) *original = *kept;
+  struct pair pair = {};
+  pair_of_application(ops, &pair);
+  bpf_map_update_elem(&connecting, &pair, &kept->to, BPF_ANY);
+  bpf_map_delete_elem(&pending, &cookie);
+  /* To hear of its failure. */
+  bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
+static __always_inline void end_callbacks(struct bpf_sock_ops* ops) {
+  bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
+/* A failed socket needs no memory, however many of them an application keeps. */
+static __always_inline void fail_connection(struct bpf_sock_ops* ops) {
+  struct bpf_sock* socket = ops->sk;
+  if (!socket || !bpf_sk_storage_get(&originals, socket, 0, 0)) return;
+  struct pair pair = {};
+  pair_of_application(ops, &pair);
+  bpf_map_delete_elem(&connecting, &pair);
+  bpf_sk_storage_delete(&originals, socket);
+}
+
+static __always_inline void accept_connection(struct bpf_sock_ops* ops) {
+  struct bpf_sock* socket = ops->sk;
+  struct pair pair = {};
+  pair_of_sidecar(ops, &pair);
+  struct endpoint* to = bpf_map_lookup_elem(&connecting, &pair);
+  if (!to || !socket) return;
+  struct original* original =
+      bpf_sk_storage_get(&originals, socket, 0, BPF_SK_STORAGE_GET_F_CREATE);
+  if (original) {
+    original->to = *to;
+    original->role = SIDECAR;
+  }
+  bpf_map_delete_elem(&connecting, &pair);
+}
+
+SEC("sockops")
+int fairlead_ops(struct bpf_sock_ops* ops) {
+  switch (ops->op) {
+    case BPF_SOCK_OPS_TCP_CONNECT_CB:
+      begin_connection(ops);
+      break;
+    case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+      if (bpf_ntohl(ops->remote_port) == outbound_port) end_callbacks(ops);
+      break;
+    case BPF_SOCK_OPS_STATE_CB:
+      if (ops->args[0] == BPF_TCP_SYN_SENT && ops->args[1] == BPF_TCP_CLOSE) fail_connection(ops);
+      break;
+    case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+      if (ops->local_port == outbound_port) accept_connection(ops);
+      break;
+    default:
+      break;
+  }
+  return 1;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
