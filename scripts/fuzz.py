@@ -46,7 +46,7 @@ UNDER_TEST = {
                 "proxy/ctl/cluster/cluster_facts.cc", "proxy/ctl/cluster/cluster_status.cc",
                 "proxy/ctl/cluster/injection_checks.cc", "proxy/ctl/cluster/platform_checks.cc",
                 "proxy/ctl/cluster/policy_checks.cc", "proxy/json/"],
-    "cni": ["cni/plugin/request.cc", "cni/plugin/node_config.cc", "cni/plugin/wishes.cc", "cni/plugin/pod_plan.cc", "cni/redirect/redirect_plan.cc",
+    "cni": ["cni/plugin/request.cc", "cni/plugin/node_config.cc", "cni/plugin/wishes.cc", "cni/plugin/pod_plan.cc", "cni/redirect/packet_filter_plan.cc",
             "cni/redirect/nft_batch.cc", "cni/redirect/ranges.cc", "cni/state/state.cc", "cni/plugin/json_text.cc", "cni/netlink/message"],
     "config": ["proxy/config/"],
     "decline": ["proxy/wire/clc.cc"],

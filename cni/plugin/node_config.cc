@@ -26,6 +26,9 @@ constexpr std::array kTable = {
             "ADD fails when the redirect cannot be installed, instead of leaving the pod to TCP."},
     KeyInfo{"clientAddress", "enabled", "enabled or disabled",
             "Whether the programs that report clients' addresses to applications are attached."},
+    KeyInfo{"redirect", "auto", "auto, programs or nftables",
+            "How connections are redirected: by eBPF programs, or by address translation. auto: by "
+            "programs where the node can have them: Linux 5.10, cgroup version 2."},
     KeyInfo{"pnet", "[]", "at most 16 of {id, rnics, interfaces, namespaces}",
             "Physical networks of the node: id is 1 to 16 of A-Z and 0-9, rnics are 1 to 8 like "
             "mlx5_0/1, interfaces at most 8 names, namespaces at most 256 names whose pods alone "
@@ -211,6 +214,14 @@ Outcome<void> read_key(const std::string& key, const Json& value, NodeConfigRead
   if (key == "clientAddress") {
     if (value != "enabled" && value != "disabled") return refuse(key, value, key);
     config.client_address = value == "enabled";
+    return {};
+  }
+  if (key == "redirect") {
+    if (value != "auto" && value != "programs" && value != "nftables")
+      return refuse(key, value, key);
+    config.redirect = value == "auto"       ? RedirectChoice::kAuto
+                      : value == "programs" ? RedirectChoice::kPrograms
+                                            : RedirectChoice::kPacketFilter;
     return {};
   }
   if (key == "failClosed") {

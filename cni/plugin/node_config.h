@@ -14,6 +14,7 @@
 #include "base/pnet_id.h"
 #include "cni/plugin/json_text.h"
 #include "cni/plugin/plugin_error.h"
+#include "cni/redirect/redirect.h"
 
 namespace fairlead::cni {
 
@@ -43,6 +44,7 @@ struct NodeConfig {
   bool use_rnics = true;                                    // rnicMode: auto, shared, none
   bool fail_closed = false;                                 // failClosed
   bool client_address = true;                               // clientAddress: enabled, disabled
+  RedirectChoice redirect = RedirectChoice::kAuto;          // redirect: auto, programs, nftables
   std::vector<Pnet> pnets;                                  // pnet
   std::vector<Cidr> include;                                // includeCIDRs
 };

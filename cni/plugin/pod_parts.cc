@@ -21,7 +21,7 @@ std::string problem_of(const AttachmentState& state, Code code) {
   return found == state.problems.end() ? std::string() : found->what;
 }
 
-PartReport inspect_redirect(const AttachmentState& state) {
+PartReport inspect_redirect(const AttachmentState& state, const std::string& cgroup_root) {
   if (state.redirect.empty()) {
     for (const Code code : {Code::kRedirect, Code::kNetns})
       if (std::string what = problem_of(state, code); !what.empty())
@@ -32,9 +32,10 @@ PartReport inspect_redirect(const AttachmentState& state) {
   if (!netns) return unknown(state.netns + ": " + to_string(netns.error()));
   const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
   if (!visit) return unknown(state.netns + ": " + to_string(visit.error()));
-  const auto reading = read_redirect();
+  const auto reading = read_redirect(
+      {cgroup_seen_at(state.redirect_cgroup, cgroup_root), pin_name(state.attachment)});
   if (!reading) return unknown(reading.error().message);
-  std::string changes = difference(state.redirect, *reading);
+  std::string changes = difference(without_gone_interfaces(state.redirect), *reading);
   if (!changes.empty()) return missing(std::move(changes));
   return {PartState::kGood, ""};
 }
@@ -93,7 +94,7 @@ std::string_view to_string(PartState state) {
 }
 
 PodReport inspect_pod(const AttachmentState& state, const std::string& cgroup_root) {
-  return {inspect_redirect(state), inspect_option(state, cgroup_root),
+  return {inspect_redirect(state, cgroup_root), inspect_option(state, cgroup_root),
           inspect_client_address(state, cgroup_root)};
 }
 

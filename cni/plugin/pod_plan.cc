@@ -1,6 +1,7 @@
 #include "cni/plugin/pod_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fairlead::cni {
 namespace {
@@ -36,38 +37,37 @@ PnetChoice not_for(std::string_view pod_namespace, const std::string& which) {
 
 }  // namespace
 
-Families families_of(const Json& previous_result) {
-  Families families;
+std::vector<SocketAddress> addresses_of(const Json& previous_result) {
+  std::vector<SocketAddress> addresses;
   const auto ips = previous_result.find("ips");
-  if (ips == previous_result.end() || !ips->is_array()) return families;
+  if (ips == previous_result.end() || !ips->is_array()) return addresses;
   for (const Json& ip : *ips) {
+    if (addresses.size() >= kPodAddressesMax) break;
     if (!ip.is_object()) continue;
-    const auto address = ip.find("address");
-    if (address == ip.end() || !address->is_string()) continue;
-    const bool v6 = address->get_ref<const std::string&>().find(':') != std::string::npos;
-    (v6 ? families.ipv6 : families.ipv4) = true;
+    const auto found = ip.find("address");
+    if (found == ip.end() || !found->is_string()) continue;
+    const auto& text = found->get_ref<const std::string&>();
+    const std::string plain = text.substr(0, text.find('/'));
+    const bool v6 = plain.find(':') != std::string::npos;
+    const auto address = SocketAddress::parse(v6 ? "[" + plain + "]:0" : plain + ":0");
+    if (address) addresses.push_back(*address);
   }
-  return families;
+  return addresses;
 }
 
-RedirectPlan redirect_plan(const NodeConfig& config, const Wishes& wishes, Families families) {
-  RedirectPlan plan;
-  plan.proxy_uid = config.proxy_uid;
-  plan.outbound_port = config.outbound_port;
-  plan.inbound_port = config.inbound_port;
-  plan.skip_inbound = wishes.skip_inbound;
-  plan.include_inbound = wishes.include_inbound;
-  plan.skip_outbound = wishes.skip_outbound;
-  const std::vector<Cidr>& include = wishes.include_cidrs ? *wishes.include_cidrs : config.include;
-  if (families.ipv4) {
-    plan.skip4 = intervals_of(wishes.skip_subnets, AF_INET);
-    plan.include4 = intervals_of(include, AF_INET);
-  }
-  if (families.ipv6) {
-    plan.skip6 = intervals_of(wishes.skip_subnets, AF_INET6);
-    plan.include6 = intervals_of(include, AF_INET6);
-  }
-  return plan;
+bpf::RedirectRules redirect_rules(const NodeConfig& config, const Wishes& wishes,
+                                  std::vector<SocketAddress> addresses) {
+  bpf::RedirectRules rules;
+  rules.proxy_uid = config.proxy_uid;
+  rules.outbound_port = config.outbound_port;
+  rules.inbound_port = config.inbound_port;
+  rules.addresses = std::move(addresses);
+  rules.skip_inbound = wishes.skip_inbound;
+  rules.include_inbound = wishes.include_inbound;
+  rules.skip_outbound = wishes.skip_outbound;
+  rules.skip = wishes.skip_subnets;
+  rules.include = wishes.include_cidrs ? *wishes.include_cidrs : config.include;
+  return rules;
 }
 
 PnetChoice choose_pnet(const NodeConfig& config, const Wishes& wishes,

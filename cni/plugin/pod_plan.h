@@ -5,11 +5,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/address.h"
 #include "base/hand_over.h"
+#include "bpf/redirect_programs.h"
 #include "cni/plugin/node_config.h"
 #include "cni/plugin/request.h"
 #include "cni/plugin/wishes.h"
-#include "cni/redirect/redirect_plan.h"
 
 namespace fairlead::cni {
 
@@ -33,14 +34,14 @@ struct PnetChoice {
   bool not_for_namespace = false;
 };
 
-// Address families of the pod, from the result of the previous plugins.
-struct Families {
-  bool ipv4 = false;
-  bool ipv6 = false;
-};
-Families families_of(const Json& previous_result);
+inline constexpr std::size_t kPodAddressesMax = 16;
 
-RedirectPlan redirect_plan(const NodeConfig& config, const Wishes& wishes, Families families);
+// Addresses of the pod, from the result of the previous plugins. Others than the first
+// kPodAddressesMax, and those that are none, are ignored.
+std::vector<SocketAddress> addresses_of(const Json& previous_result);
+
+bpf::RedirectRules redirect_rules(const NodeConfig& config, const Wishes& wishes,
+                                  std::vector<SocketAddress> addresses);
 
 // The name of a PNET is local: it selects the RNICs of a pod, and peers never compare it. So any
 // stable name serves; a configured one is preferred. `pod_namespace` is empty if it is unknown.

@@ -79,17 +79,20 @@ void attach_client_address(AttachmentState& state, const Result<std::string>& cg
   state.client_address_map = *map;
 }
 
-void act_inside(AttachmentState& state, const Netns& netns, const RedirectPlan& plan,
-                const PnetChoice& choice) {
+void act_inside(AttachmentState& state, const Netns& netns, const bpf::RedirectRules& rules,
+                const PnetChoice& choice, const Result<std::string>& cgroup,
+                RedirectChoice redirect) {
   const Result<PathFacts> node = read_path_facts(look_at_node());
   const Result<NetnsVisit> visit = NetnsVisit::enter(netns);
   if (!visit) return note(state, Code::kNetns, to_string(visit.error()));
   hand_over(state, choice, encrypted_from_here(node));
   enter_kernel_pnet(state, choice);
   // Last: with it, the pod's connections depend on the sidecar.
-  auto reading = install_redirect(plan);
-  if (!reading) return note(state, reading.error().code, reading.error().message);
-  state.redirect = std::move(*reading);
+  auto installed = install_redirect(rules, {cgroup, pin_name(state.attachment)}, redirect);
+  if (!installed) return note(state, installed.error().code, installed.error().message);
+  state.redirect = std::move(installed->reading);
+  state.redirect_cgroup = std::move(installed->cgroup);
+  state.redirect_reason = std::move(installed->reason);
 }
 
 }  // namespace
@@ -110,10 +113,12 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
     note(state, Code::kNetns,
          "CNI_NETNS: " + in_quotes(request.netns) + ": " + to_string(netns.error()));
   // Recorded first, so that DEL finds it if this process is interrupted.
-  if (netns && cgroup) state.option_cgroup = state.client_address_cgroup = *cgroup;
+  if (netns && cgroup)
+    state.option_cgroup = state.client_address_cgroup = state.redirect_cgroup = *cgroup;
   SMC_TRY(container.store(state));
   state.option_cgroup.clear();
   state.client_address_cgroup.clear();
+  state.redirect_cgroup.clear();
   if (netns) {
     attach_option(state, cgroup, config);
     attach_client_address(state, cgroup, config, wishes);
@@ -121,8 +126,9 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
         choose_pnet(config, wishes, state.pod_namespace,
                     config.use_rnics ? find_rnic_ports() : std::vector<RnicPort>());
     if (!wishes.pnet_id.empty() && choice.note.pnet.empty()) note(state, Code::kPnet, choice.hint);
-    const Families families = families_of(*request.previous_result);
-    act_inside(state, *netns, redirect_plan(config, wishes, families), choice);
+    const bpf::RedirectRules rules =
+        redirect_rules(config, wishes, addresses_of(*request.previous_result));
+    act_inside(state, *netns, rules, choice, cgroup, config.redirect);
   }
   state.finished = true;
   SMC_TRY(container.store(state));
@@ -130,6 +136,9 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
 }
 
 void undo_pod(const AttachmentState& state) {
+  // Programs act until their cgroup is gone, which may be later than the network namespace.
+  if (!state.redirect_cgroup.empty())
+    (void)bpf::detach_redirect_programs_outside(redirect_place(state));
   if (!state.option_cgroup.empty()) (void)bpf::detach_lasting(state.option_cgroup);
   if (!state.client_address_cgroup.empty())
     (void)bpf::detach_client_address(state.client_address_cgroup);
@@ -137,7 +146,9 @@ void undo_pod(const AttachmentState& state) {
   if (!netns || netns->identity() != state.identity) return;
   const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
   if (!visit) return;
-  (void)remove_redirect();
+  remove_redirect(redirect_place(state));
+  // An ADD that was interrupted may have come to the second choice.
+  if (!state.finished && !state.redirect_cgroup.empty()) remove_redirect({});
   const Result<std::string> alias = read_loopback_alias();
   if (alias && alias->starts_with(kAliasPrefix)) (void)write_loopback_alias("");
   if (!state.kernel_pnet.empty()) (void)remove_kernel_pnet(state.kernel_pnet);
@@ -155,8 +166,9 @@ Outcome<void> check_pod(const AttachmentState& state) {
   {
     const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
     if (!visit) return fail(Code::kNetns, in_quotes(state.netns) + ": " + to_string(visit.error()));
-    const auto reading = SMC_TRY(read_redirect());
-    if (const std::string changes = difference(state.redirect, reading); !changes.empty())
+    const auto reading = SMC_TRY(read_redirect(redirect_place(state)));
+    if (const std::string changes = difference(without_gone_interfaces(state.redirect), reading);
+        !changes.empty())
       return fail(Code::kRedirect, "redirect: not as ADD left it", changes);
     const Result<std::string> alias = read_loopback_alias();
     // The node side adds its decision about the sidecar's devices, and encrypted paths.

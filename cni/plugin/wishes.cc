@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/kubernetes_names.h"
-#include "base/node_annotations.h"
 
 namespace fairlead::cni {
 namespace {
@@ -16,10 +15,11 @@ tl::unexpected<PluginError> refuse(const std::string& key, std::string_view valu
               key + ": " + in_quotes(value) + " is not allowed; allowed: " + std::string(allowed));
 }
 
-bool take_ports(std::string_view value, Intervals& into) {
-  const auto ranges = kubernetes::parse_port_list(value);
-  if (ranges) into = intervals_of(*ranges);
-  return ranges.has_value();
+bool take_ports(std::string_view value, std::vector<kubernetes::PortRange>& into) {
+  auto ranges = kubernetes::parse_port_list(value);
+  if (!ranges) return false;
+  into = std::move(*ranges);
+  return true;
 }
 
 bool take(NodeAnnotation annotation, std::string_view value, Wishes& wishes) {

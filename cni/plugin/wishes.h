@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/node_annotations.h"
 #include "cni/plugin/request.h"
-#include "cni/redirect/ranges.h"
 
 namespace fairlead::cni {
 
 struct Wishes {
-  Intervals skip_inbound;
-  Intervals include_inbound;
-  Intervals skip_outbound;
+  std::vector<kubernetes::PortRange> skip_inbound;
+  std::vector<kubernetes::PortRange> include_inbound;
+  std::vector<kubernetes::PortRange> skip_outbound;
   std::vector<Cidr> skip_subnets;
   std::optional<std::vector<Cidr>> include_cidrs;  // in place of the node's
   std::optional<bool> client_address;              // in place of the node's

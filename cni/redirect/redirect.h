@@ -1,28 +1,55 @@
-// The redirect in the network namespace that the calling thread is in.
+// The redirect of a pod's connections to its sidecar: by eBPF programs, or by nf_tables where the
+// node cannot have those. The calling thread is in the pod's network namespace.
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/result.h"
+#include "bpf/redirect_programs.h"
 #include "cni/plugin/plugin_error.h"
-#include "cni/redirect/redirect_plan.h"
 
 namespace fairlead::cni {
 
-// One line for each object of table `fairlead`, with a fingerprint of the kernel's description:
-// "rule outbound 2 0123456789abcdef". The order is stable. Empty if there is no table.
-using TableReading = std::vector<std::string>;
+// Key `redirect` of the node's configuration.
+enum class RedirectChoice : std::uint8_t {
+  kAuto,          // programs, else the packet filter
+  kPrograms,      // or none
+  kPacketFilter,  // nf_tables
+};
 
-// Replaces the table, and returns the kernel's description of the result. The error names the
-// object.
-Outcome<TableReading> install_redirect(const RedirectPlan& plan);
-// No table is no error.
-Outcome<void> remove_redirect();
-Outcome<TableReading> read_redirect();
+// What is installed.
+struct Redirect {
+  // One line for each object, as bpf::RedirectReading says, or for each object of the packet
+  // filter's table.
+  bpf::RedirectReading reading;
+  std::string cgroup;  // where the programs are attached; empty: packet filter
+  std::string reason;  // why the packet filter is used instead of programs; else empty
+};
+
+// What only the programs need: the directory of the pod's cgroup, or the reason why it is unknown,
+// and a name that no other attachment has.
+struct ProgramPlace {
+  Result<std::string> cgroup;
+  std::string pin;
+};
+
+// Whether the kernel has what a redirect needs. Installs nothing.
+Outcome<void> check_redirect(RedirectChoice choice);
+
+// Replaces what is installed, of either kind. The error names the object or the program.
+Outcome<Redirect> install_redirect(const bpf::RedirectRules& rules, const ProgramPlace& place,
+                                   RedirectChoice choice);
+// Without a cgroup: of the packet filter.
+Outcome<bpf::RedirectReading> read_redirect(const bpf::RedirectPlace& place);
+// Nothing installed is no error.
+void remove_redirect(const bpf::RedirectPlace& place);
+
+// Without the programs of interfaces that the network namespace of the calling thread has no more.
+bpf::RedirectReading without_gone_interfaces(bpf::RedirectReading reading);
 
 // Objects of `expected` that are missing or different, and additional ones, in one line. Empty if
 // both are equal.
-std::string difference(const TableReading& expected, const TableReading& found);
+std::string difference(const bpf::RedirectReading& expected, const bpf::RedirectReading& found);
 
 }  // namespace fairlead::cni

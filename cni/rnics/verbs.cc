@@ -84,7 +84,10 @@ Outcome<void> set_up(const Request& request, const NodeConfig& config, const Pod
   }
   const auto state =
       SMC_TRY(set_up_pod(request, config, wishes, *container, cgroup_of(request, facts)));
-  log.info("added", {{"redirect", !state.redirect.empty()},
+  log.info("added", {{"redirect", state.redirect.empty()          ? "none"
+                                  : state.redirect_cgroup.empty() ? "nftables"
+                                                                  : "programs"},
+                     {"redirect_reason", state.redirect_reason},
                      {"option", !state.option_cgroup.empty()},
                      {"alias", state.alias},
                      {"pnet_source", state.pnet_source}});
@@ -201,8 +204,8 @@ Outcome<std::string> status(const Request& request) {
     return fail(Code::kNotAvailable, read.error().message);
   }
   if (!read->config.fail_closed || !is_enabled(read->config)) return std::string();
-  const auto reading = read_redirect();  // of the node's own namespace: it need only be possible
-  if (!reading) return fail(Code::kNotAvailable, reading.error().message, "failClosed is true");
+  const Outcome<void> possible = check_redirect(read->config.redirect);
+  if (!possible) return fail(Code::kNotAvailable, possible.error().message, "failClosed is true");
   return std::string();
 }
 

@@ -28,6 +28,7 @@ std::string cgroup_seen_at(const std::string& path, const std::string& cgroup_ro
 }
 
 GarbageCount collect_dead(const std::string& run_dir) {
+  bpf::remove_dead_pins();
   GarbageCount count;
   for (const std::string& id : known_containers(run_dir)) {
     auto container = ContainerState::open(run_dir, id, false);
@@ -56,7 +57,9 @@ std::size_t collect_all(const std::string& run_dir, const std::string& cgroup_ro
     if (!container || !*container) continue;
     for (const std::string& ifname : (*container)->interfaces()) {
       if (auto state = (*container)->load(ifname)) {
-        state->option_cgroup = cgroup_seen_at(state->option_cgroup, cgroup_root);
+        for (std::string* cgroup :
+             {&state->option_cgroup, &state->client_address_cgroup, &state->redirect_cgroup})
+          *cgroup = cgroup_seen_at(*cgroup, cgroup_root);
         undo_pod(*state);
       }
       (*container)->remove(ifname);

@@ -89,6 +89,14 @@ std::vector<std::string> interfaces_in(const std::string& folder) {
 
 }  // namespace
 
+std::string pin_name(const Attachment& attachment) {
+  return attachment.container_id + "-" + attachment.ifname;
+}
+
+bpf::RedirectPlace redirect_place(const AttachmentState& state) {
+  return {state.redirect_cgroup, pin_name(state.attachment)};
+}
+
 std::string name_of(const AttachmentState& state) {
   if (state.pod_name.empty()) return state.attachment.container_id;
   return state.pod_namespace + "/" + state.pod_name;
@@ -110,6 +118,8 @@ std::string to_json_text(const AttachmentState& state) {
                       {"podUID", state.pod_uid},
                       {"alias", state.alias},
                       {"redirect", state.redirect},
+                      {"redirectCgroup", state.redirect_cgroup},
+                      {"redirectReason", state.redirect_reason},
                       {"kernelPnet", state.kernel_pnet},
                       {"pnetSource", state.pnet_source},
                       {"optionCgroup", state.option_cgroup},
@@ -136,6 +146,8 @@ Outcome<AttachmentState> parse_state(std::string_view text) {
   state.pod_name = text_of(*json, "podName");
   state.pod_uid = text_of(*json, "podUID");
   state.alias = text_of(*json, "alias");
+  state.redirect_cgroup = text_of(*json, "redirectCgroup");
+  state.redirect_reason = text_of(*json, "redirectReason");
   state.kernel_pnet = text_of(*json, "kernelPnet");
   state.pnet_source = text_of(*json, "pnetSource");
   state.option_cgroup = text_of(*json, "optionCgroup");

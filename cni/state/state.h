@@ -11,6 +11,7 @@
 
 #include "base/linux/handle.h"
 #include "base/result.h"
+#include "bpf/redirect_programs.h"
 #include "cni/plugin/plugin_error.h"
 #include "cni/plugin/request.h"
 #include "cni/redirect/netns.h"
@@ -34,7 +35,9 @@ struct AttachmentState {
   NetnsIdentity identity;
   std::string pod_namespace, pod_name, pod_uid;  // from CNI_ARGS, may be empty
   std::string alias;                             // written by the plugin; else empty
-  std::vector<std::string> redirect;             // TableReading; empty when not installed
+  std::vector<std::string> redirect;             // reading of Redirect; empty when not installed
+  std::string redirect_cgroup;                   // of Redirect; empty: by the packet filter
+  std::string redirect_reason;                   // of Redirect
   std::string kernel_pnet;                       // entry for the interface, or empty
   std::string pnet_source;                       // "annotation", "configuration", "rnic" or "none"
   std::string option_cgroup;                     // where the option program is attached, or empty
@@ -44,6 +47,11 @@ struct AttachmentState {
   std::vector<Problem> problems;
   std::string damage;  // why the file is not believed; not in the file
 };
+
+// Where the redirect programs of this attachment are; without a cgroup, it has the packet filter.
+bpf::RedirectPlace redirect_place(const AttachmentState& state);
+// The name of their pin.
+std::string pin_name(const Attachment& attachment);
 
 // For people: namespace/name of the pod, or the container's id where these are not known.
 std::string name_of(const AttachmentState& state);

@@ -5,7 +5,7 @@ import socket
 
 from clustered import FROM_API, RUNS, SECONDS_MAX, ClusterTest
 from fake_api_server import filler
-from plugin import IN, main, seconds, wait_until
+from plugin import IN, NO_REDIRECT, main, seconds, wait_until
 
 BEYOND = 17 << 20  # bytes, more than the agent reads of a pod
 
@@ -49,20 +49,20 @@ class Answers(ClusterTest):
         self.start_agent(*FROM_API)
         _, calls = self.answered_as_multus(pod)
         self.assert_set_up(pod)
-        self.assertEqual((pod.nft(), pod.alias()), (model.nft(), model.alias()))
+        self.assertEqual((pod.redirect(), pod.alias()), (model.redirect(), model.alias()))
         (state,) = [state for state in self.states() if state["containerID"] == pod.container]
         self.assertEqual(state["problems"], [] if pod.cgroup else state["problems"])
         _, more_calls = self.answered_as_multus(plain)
         self.assertEqual(plain.snapshot(), before)
         self.assertEqual(self.api.asked, calls + more_calls)
         self.good("DEL", pod)
-        self.assertEqual((pod.nft(), pod.programs()), ("", []))
+        self.assertEqual((pod.redirect(), pod.programs()), (NO_REDIRECT, []))
         # It does not answer for another pod of that name, nor for an unknown one.
         self.assertEqual(self.add_as_multus(pod, uid="of-another").events()[0]["event"], "no_annotations")
         with self.api.lock:
             self.api.pods.clear()
         self.assertEqual(self.add_as_multus(pod).events()[0]["event"], "no_annotations")
-        self.assertEqual(pod.nft(), "")
+        self.assertEqual(pod.redirect(), NO_REDIRECT)
 
     def test_of_a_long_pod_the_metadata_is_enough(self):
         pod = self.running_pod(("10.88.5.4/24",), status={**RUNS, "started": False},
@@ -83,7 +83,7 @@ class Answers(ClusterTest):
         refused = wait_until(lambda: self.refused_as_multus(pod), "a refusal", SECONDS_MAX)
         self.assertEqual(refused.json["code"], 101)
         self.assertIn("16777216 are allowed", refused.json["msg"])
-        self.assertEqual((pod.nft(), self.states()), ("", []))
+        self.assertEqual((pod.redirect(), self.states()), (NO_REDIRECT, []))
         self.assertIn("event=no_answer", self.log.read_text())
 
     def test_a_silent_api_server_holds_no_pod_up(self):

@@ -59,7 +59,7 @@ class Broker(brokered.BrokerTest):
             ask()
         # Killed while bytes are in flight.
         running = subprocess.Popen(
-            client.command("redis-benchmark", "-h", server.address(), "-n",
+            client.command_in_cgroup("redis-benchmark", "-h", server.address(), "-n",
                            str(harness.amount(100_000)), "-c", "8", "-t", "set", "--csv"),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         before = outbound.smcr_connections()

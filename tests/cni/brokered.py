@@ -206,7 +206,7 @@ class BrokerTest(wired.WiredTest):
     def client_that_stays(self, pod, host):
         """A connection that stays open: each call is a round trip of the application. After a reset redis-cli reports the
         error, and the next call connects again."""
-        client = subprocess.Popen(pod.command("redis-cli", "-h", host), stdin=subprocess.PIPE,
+        client = subprocess.Popen(pod.command_in_cgroup("redis-cli", "-h", host), stdin=subprocess.PIPE,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
         def ask():

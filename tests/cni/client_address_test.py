@@ -14,7 +14,7 @@ OPTED_OUT = {**plugin.IN, "fairlead.io/client-address": "disabled"}
 class ClientAddress(brokered.BrokerTest):
     def seen(self, client, host):
         """The address that Redis sees for a client of this pod."""
-        done = subprocess.run(client.command("redis-cli", "-h", host, "CLIENT", "INFO"),
+        done = subprocess.run(client.command_in_cgroup("redis-cli", "-h", host, "CLIENT", "INFO"),
                               capture_output=True, text=True, check=True, timeout=harness.seconds(60))
         return re.search(r"addr=(\S+):\d+ ", done.stdout).group(1).strip("[]")
 
@@ -79,7 +79,7 @@ class ClientAddress(brokered.BrokerTest):
 
     def test_opted_out(self):
         self.start_pods(OPTED_OUT)
-        self.assertEqual(self.server.programs(), ["smc_mark", "smc_option"])
+        self.assertEqual(self.server.programs(), sorted([*plugin.REDIRECT_PROGRAMS, "smc_mark", "smc_option"]))
         self.assertEqual(self.seen(self.client, self.server.address()), self.server.address())
 
 

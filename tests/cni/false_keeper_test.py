@@ -145,7 +145,7 @@ class FalseKeepers(attacked.Attacked):
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             listener.bind(("0.0.0.0", steady_load.PORT + steady_load.PORTS))
             listener.listen(1)
-        with self.client.namespace():
+        with self.client.application():
             sender = socket.socket()
         self.addCleanup(listener.close)
         self.addCleanup(sender.close)
@@ -184,7 +184,7 @@ class FalseKeepers(attacked.Attacked):
 
     def connect_and_settle(self):
         """A new connection, whatever becomes of it; the crowd is answered afterwards."""
-        with self.client.namespace():
+        with self.client.application():
             caller = socket.socket()
         self.addCleanup(caller.close)
         caller.settimeout(GAP_SECONDS)

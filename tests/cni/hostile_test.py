@@ -340,7 +340,7 @@ class Hostile(PluginTest):
         stop = self.play_agent(say(opted_in))
         pod = self.pod()
         self.timed("ADD", pod)
-        self.assertIn("table inet fairlead", pod.nft())
+        self.assert_set_up(pod)
         stop()
 
 

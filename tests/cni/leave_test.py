@@ -5,7 +5,7 @@ import os
 import subprocess
 
 from clustered import FROM_API, NODE, SECONDS_MAX, ClusterTest
-from plugin import main, seconds
+from plugin import NO_REDIRECT, main, seconds
 
 
 class Leave(ClusterTest):
@@ -30,7 +30,7 @@ class Leave(ClusterTest):
         self.assertEqual({path.name: json.loads(path.read_text()) for path in self.conf.iterdir()},
                          {name: json.loads(text) for name, text in before.items()})
         self.assertEqual((list(self.run_dir.iterdir()), list((self.folder / "bin").iterdir())), ([], []))
-        self.assertEqual((late.nft(), late.alias(), late.programs()), ("", "", []))
+        self.assertEqual((late.redirect(), late.alias(), late.programs()), (NO_REDIRECT, "", []))
         self.assertEqual(len(self.api.reasons()), 1)  # and it is not repaired again
         agent.terminate()
         self.assertEqual(agent.wait(seconds(SECONDS_MAX)), 0)

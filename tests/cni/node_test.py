@@ -335,8 +335,8 @@ class Agent(AgentTest):
         for _ in range(2):
             self.run_node("uninstall")
             for pod in pods:
-                self.assertEqual((pod.nft(), pod.alias(), pod.programs()),
-                                 (untouched.nft(), untouched.alias(), []))
+                self.assertEqual((pod.redirect(), pod.alias(), pod.programs()),
+                                 (untouched.redirect(), untouched.alias(), []))
             self.assertEqual(list(self.run_dir.iterdir()), [])
         # A runtime that has cached the old configuration may still call its plugins.
         for verb in ("CHECK", "DEL"):

@@ -26,6 +26,10 @@ CLONE_NEWNET = 0x40000000
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 IN = {"fairlead.io/status": "{}", "fairlead.io/inject": "enabled"}  # a pod that was injected
 VERSION = "1.1.0"
+PINS = Path("/sys/fs/bpf/fairlead")
+REDIRECT_PROGRAMS = ["fairlead_conn4", "fairlead_conn6", "fairlead_name4", "fairlead_name6", "fairlead_ops", "fairlead_peer4",
+                     "fairlead_peer6"]
+NO_REDIRECT = {"programs": [], "filters": [], "pinned": False, "nft": "", "blocks": []}
 NODE_TEMPLATE = Path(__file__).parents[2] / "helm/fairlead/templates/node.yaml"
 
 
@@ -116,6 +120,17 @@ class Pod:
             finally:
                 enter(home)
 
+    @contextlib.contextmanager
+    def application(self):
+        """Sockets that this process makes within this block are those of an application of the pod."""
+        home = cgroup_root() / Path("/proc/self/cgroup").read_text(encoding="ascii").rsplit("::/", 1)[1].strip()
+        with self.namespace():
+            (self.cgroup / "cgroup.procs").write_text(str(os.getpid()))
+            try:
+                yield
+            finally:
+                (home / "cgroup.procs").write_text(str(os.getpid()))
+
     def nft(self):
         return self.inside("nft", "-s", "list", "ruleset")
 
@@ -127,7 +142,7 @@ class Pod:
 
     def snapshot(self):
         """Everything that a plugin could change in this pod."""
-        return {"nft": self.nft(), "sysctl": self.inside("sh", "-c", "grep -rs . /proc/sys/net | sort"),
+        return {**self.redirect(), "sysctl": self.inside("sh", "-c", "grep -rs . /proc/sys/net | sort"),
                 "routes": run("ip", "-n", self.name, "route", "show", "table", "all"),
                 "routes6": self.routes6(),
                 "rules": run("ip", "-n", self.name, "rule"),
@@ -139,10 +154,40 @@ class Pod:
         return run("ip", "-6", "-n", self.name, "route", "show", "table", "all")
 
     def programs(self):
-        if self.cgroup is None:
+        if self.cgroup is None or not self.cgroup.exists():
             return []
         shown = json.loads(run("bpftool", "-j", "cgroup", "show", self.cgroup).strip() or "[]")
         return sorted(program["name"] for program in shown)
+
+    def filters(self):
+        """Names of the tc programs on eth0."""
+        if "eth0" not in self.inside("ls", "/sys/class/net").split():
+            return []
+        shown = json.loads(self.inside("tc", "-j", "filter", "show", "dev", "eth0", "ingress") or "[]")
+        return sorted(one["options"]["bpf_name"].split(":")[0] for one in shown if "bpf_name" in one.get("options", {}))
+
+    def redirect(self):
+        """What redirects in this pod: names of programs, blocks that they redirect, rules of the packet filter."""
+        programs = [name for name in self.programs() if name in REDIRECT_PROGRAMS]
+        return {"programs": programs, "filters": self.filters(), "pinned": self.pin() is not None, "nft": self.nft(),
+                "blocks": self.redirected_blocks() if programs else []}
+
+    def pin(self):
+        """The pinned link to the network namespace, or None."""
+        links = json.loads(run("bpftool", "-j", "-f", "link", "show") or "[]")
+        number = os.stat(self.path).st_ino
+        pinned = [link["pinned"][0] for link in links if link.get("netns_ino") == number and link.get("pinned")]
+        return Path(pinned[0]) if pinned else None
+
+    def redirected_blocks(self):
+        shown = json.loads(run("bpftool", "-j", "cgroup", "show", self.cgroup))
+        number = next(program["id"] for program in shown if program["name"] == "fairlead_conn4")
+        program = json.loads(run("bpftool", "-j", "prog", "show", "id", str(number)))
+        for number in program["map_ids"]:
+            if json.loads(run("bpftool", "-j", "map", "show", "id", str(number)))["name"] == "included":
+                dumped = json.loads(run("bpftool", "-j", "map", "dump", "id", str(number)))
+                return sorted("".join(byte[2:] for byte in entry["key"]) for entry in dumped)
+        raise AssertionError("no map of blocks")
 
     def detach(self, name):
         """Detaches one of these programs."""
@@ -162,9 +207,11 @@ class PluginTest(unittest.TestCase):
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("needs root to make network namespaces")
-        for program in ("ip", "nft", "bpftool"):
+        for program in ("ip", "tc", "nft", "bpftool"):
             if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
                 raise unittest.SkipTest(f"{program} is not installed")
+        if not os.path.ismount("/sys/fs/bpf"):
+            run("mount", "-t", "bpf", "bpf", "/sys/fs/bpf")
         probe = f"flcni{os.getpid()}"
         made = subprocess.run(["ip", "netns", "add", probe], check=False, capture_output=True, text=True)
         if made.returncode != 0:
@@ -265,11 +312,14 @@ class PluginTest(unittest.TestCase):
         return answer
 
     def assert_set_up(self, pod):
-        self.assertIn("table inet fairlead", pod.nft())
         self.assertTrue(pod.alias().startswith("smc1;"), pod.alias())
-        if pod.cgroup is not None:
-            self.assertEqual(pod.programs(),
-                             ["client_addr4", "client_addr6", "smc_mark", "smc_option"])
+        if pod.cgroup is None:
+            self.assertIn("table inet fairlead", pod.nft())
+            return
+        self.assertEqual(pod.programs(), sorted(["client_addr4", "client_addr6", "smc_mark", "smc_option",
+                                                 *REDIRECT_PROGRAMS]))
+        redirect = pod.redirect()
+        self.assertEqual((redirect["filters"], redirect["pinned"], redirect["nft"]), (["fairlead_syn"], True, ""))
 
     def attachments(self):
         return sorted(str(path.relative_to(self.run_dir)) for path in

@@ -8,7 +8,7 @@ import subprocess
 import plugin
 from clustered import FROM_API, NODE, RUNS, SECONDS_MAX, ClusterTest
 from fake_api_server import filler
-from plugin import IN, main, seconds
+from plugin import IN, NO_REDIRECT, main, seconds
 
 
 class Repair(ClusterTest):
@@ -21,7 +21,7 @@ class Repair(ClusterTest):
         self.assert_set_up(late)
         config = {"pnet": [{"id": "NETA", "rnics": ["mlx5_0/1"]}]}
         self.add(model, **config)
-        self.assertEqual(late.nft(), model.nft())
+        self.assertEqual(late.redirect(), model.redirect())
         self.assertEqual(late.alias(), model.alias())
         self.wait_rounds(2)
         self.assertEqual(len(self.api.reasons()), 1)
@@ -50,8 +50,12 @@ class Repair(ClusterTest):
         programs = self.parts("good")[1:]
         self.assertEqual(programs, [3, 3] if whole.cgroup else [0, 0])
         self.assertEqual(self.parts("unknown"), [0, 0, 0])
-        lossy.inside("nft", "delete", "table", "inet", "fairlead")
-        other.inside("nft", "flush", "chain", "inet", "fairlead", "outbound")
+        if whole.cgroup:
+            lossy.detach("fairlead_conn6")
+            other.inside("tc", "qdisc", "del", "dev", "eth0", "clsact")
+        else:
+            lossy.inside("nft", "delete", "table", "inet", "fairlead")
+            other.inside("nft", "flush", "chain", "inet", "fairlead", "outbound")
         self.wait(lambda: self.parts("missing")[0] == 2, "the loss to be seen")
         self.assertEqual(self.parts("good")[0], 1)
         if whole.cgroup:
@@ -187,7 +191,7 @@ class Repair(ClusterTest):
         self.assertEqual(self.metric('fairlead_node_repairs_total{result="failed"}'), 2)
         messages = [event["message"] for event in self.api.events]
         self.assertTrue(any("two network namespaces have the address 10.88.2.1" in text for text in messages), messages)
-        self.assertNotIn("fairlead", victim.nft() + thief.nft())
+        self.assertEqual((victim.redirect(), thief.redirect()), (NO_REDIRECT, NO_REDIRECT))
         self.assertEqual(self.states(), [])
         plugin.run("ip", "-n", thief.name, "address", "del", "10.88.2.1/24", "dev", "eth0")
         self.wait(lambda: self.api.reasons()[2:] == [(victim.name, "FairleadRepaired")], "the repair")

@@ -30,7 +30,7 @@ class Told(wired.WiredTest):
                 rows = proxy.get_json("/devices")["devices"]
                 return any(row["state"] == "absent" and words in row["detail"] for row in rows)
             harness.wait_until(told, f"the sidecar to say {access}", 30)
-            subprocess.run(pod.command("redis-cli", "-h", server.address(), "PING"), check=True, capture_output=True,
+            subprocess.run(pod.command_in_cgroup("redis-cli", "-h", server.address(), "PING"), check=True, capture_output=True,
                            timeout=harness.seconds(60))
             self.assertEqual(proxy.get_json("/why")["decisions"][0]["reason"], reason)
             checks = {check["name"]: check for check in proxy.get_json("/doctor")["checks"]}

@@ -63,7 +63,7 @@ class RuntimeRepair(ClusterTest):
     def untouched(self, *pods):
         self.wait_rounds(3)
         for pod in pods:
-            self.assertEqual((pod.nft(), pod.alias()), ("", ""), pod.name)
+            self.assertEqual((pod.redirect(), pod.alias()), (plugin.NO_REDIRECT, ""), pod.name)
 
     def test_gives_a_running_pod_what_add_gives(self):
         model, late, crio = self.pod(("10.88.20.1/24",)), self.late_pod("10.88.20.2/24"), self.late_pod("10.88.20.3/24")
@@ -74,7 +74,7 @@ class RuntimeRepair(ClusterTest):
         self.add(model, pnet=[{"id": "NETA", "rnics": ["mlx5_0/1"]}])
         for pod in (late, crio):
             self.assert_set_up(pod)
-            self.assertEqual((pod.nft(), pod.alias()), (model.nft(), model.alias()))
+            self.assertEqual((pod.redirect(), pod.alias()), (model.redirect(), model.alias()))
         new = self.late_pod("10.88.20.4/24")
         made = connection.create(self.injected(new), container_message(new.container))
         self.assertEqual(made.devices, [])
@@ -96,14 +96,14 @@ class RuntimeRepair(ClusterTest):
         self.connect(self.injected(pods[0]), self.injected(pods[1], ips=()))
         self.wait_event(*((pod.name, "FairleadRepaired") for pod in pods))
         for pod in pods:
-            self.assertIn("ip6 daddr", pod.nft())
-            self.assertEqual(pod.nft(), pods[0].nft())
+            self.assert_set_up(pod)
+            self.assertEqual(pod.redirect(), pods[0].redirect())
 
     def test_leaves_all_others_alone(self):
         pods = [self.late_pod(f"10.88.22.{number}/24") for number in range(1, 6)]
         known, application = pods[3], pods[4]
         self.add(known)
-        before = known.nft(), known.programs()
+        before = known.redirect(), known.programs()
         self.start()
         plain = [self.injected(pods[0], annotations={}),
                  self.injected(pods[1], annotations={**IN, "fairlead.io/inject": "disabled"}),
@@ -113,7 +113,7 @@ class RuntimeRepair(ClusterTest):
         connection.accept(plain, [*(container_message(pod[1]) for pod in plain[:4]),
                                   container_message(application.container, name="app")])
         self.untouched(*pods[:3], application)
-        self.assertEqual((known.nft(), known.programs()), before)
+        self.assertEqual((known.redirect(), known.programs()), before)
         self.assertEqual(self.api.reasons(), [])
         self.assertEqual(len(self.states()), 1)
 

@@ -29,7 +29,7 @@ class Load:
 
     def __init__(self, server, client, count, interval):
         self.process = subprocess.Popen(
-            [sys.executable, "-B", __file__, server.path, client.path, server.address(), str(count), str(interval)],
+            ["sh", "-c", f'echo $$ > {client.cgroup}/cgroup.procs && exec "$@"', "sh", sys.executable, "-B", __file__, server.path, client.path, server.address(), str(count), str(interval)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def tell(self, word):

@@ -7,7 +7,7 @@ import select
 import statistics
 import time
 
-from plugin import IN, SLOWNESS, PluginTest, cgroup_root, main
+from plugin import IN, REDIRECT_PROGRAMS, SLOWNESS, PluginTest, cgroup_root, main
 
 PARALLEL = 50
 KILLS = 24
@@ -87,8 +87,12 @@ class Storm(PluginTest):
             process.wait()
             process.stdout.close()
             process.stderr.close()
-            if "fairlead" in pod.nft():
-                self.assertIn("option 254", pod.nft())  # all of it, or nothing
+            redirect = pod.redirect()
+            if {"fairlead_conn4", "fairlead_conn6"} & set(redirect["programs"]):  # they need all others
+                self.assertEqual((redirect["filters"], redirect["pinned"]), (["fairlead_syn"], True))
+                self.assertLessEqual(set(REDIRECT_PROGRAMS) - {"fairlead_conn6"}, set(redirect["programs"]))
+            if "fairlead" in redirect["nft"]:
+                self.assertIn("option 254", redirect["nft"])  # all of it, or nothing
             if number % 2:
                 self.add(pod)
                 self.assert_set_up(pod)

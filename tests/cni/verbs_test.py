@@ -4,6 +4,7 @@ independent checks."""
 import json
 import subprocess
 import unittest
+from pathlib import Path
 
 from plugin import IN, PLUGIN, VERSION, PluginTest, cgroup_root, main
 
@@ -30,12 +31,14 @@ EXPECTED_RULES = """\
 
 
 class Add(PluginTest):
-    def test_redirects_by_address_and_port(self):
+    def test_the_packet_filter_redirects_by_address_and_port(self):
         pod = self.pod(("10.88.0.5/24", "fd88::5/64"))
         self.add(pod, {**IN, "fairlead.io/skip-outbound-ports": "5432,6379,6380-6390",
                        "fairlead.io/skip-inbound-ports": "9100",
                        "fairlead.io/include-inbound-ports": "8000-8010",
-                       "fairlead.io/skip-subnets": "10.9.0.0/16"})
+                       "fairlead.io/skip-subnets": "10.9.0.0/16"}, redirect="nftables")
+        self.assertEqual(pod.filters(), [])
+        self.assertEqual(self.state(pod)["redirectReason"], "redirect is nftables")
         shown = pod.nft().replace("priority -101", "priority dstnat - 1").replace("tcp dport", "th dport")
         # nft leaves out what it can infer, which differs by version.
         shown = shown.replace("meta l4proto tcp ", "").replace("meta nfproto ipv4 ", "") \
@@ -48,9 +51,39 @@ class Add(PluginTest):
 
     def test_only_the_families_of_the_pod(self):
         pod = self.pod(("fd88::5/64",))
-        self.add(pod)
+        self.add(pod, redirect="nftables")
         self.assertIn("include6", pod.nft())
         self.assertNotIn("include4", pod.nft())
+
+    def test_programs_redirect_the_blocks_of_the_configuration(self):
+        if cgroup_root() is None:
+            self.skipTest("no cgroup v2 hierarchy to be written")
+        pod = self.pod(("10.88.0.5/24", "fd88::5/64"))
+        self.add(pod, {**IN, "fairlead.io/include-cidrs": "10.0.0.0/8,fd00::/8"})
+        self.assertEqual(pod.redirect()["blocks"], ["08000000fd" + 15 * "00", "68000000" + 10 * "00" + "ffff0a000000"])
+        self.assertEqual(self.state(pod)["redirectReason"], "")
+
+    def test_the_packet_filter_is_the_second_choice(self):
+        pod = self.pod(with_cgroup=False)
+        answer = self.add(pod)
+        self.assertIn("table inet fairlead", pod.nft())
+        reason = self.state(pod)["redirectReason"]
+        self.assertIn("redirect programs: ", reason)
+        added = [event for event in answer.events() if event["event"] == "added"][0]
+        self.assertEqual((added["redirect"], added["redirect_reason"]), ("nftables", reason))
+        other = self.pod(with_cgroup=False)
+        self.add(other, redirect="programs")
+        self.assertEqual(other.nft(), "")
+        self.assertIn(101, [problem["code"] for problem in self.state(other)["problems"]])
+        self.bad(101, ["redirect programs: "], "ADD", other, IN, redirect="programs", failClosed=True)
+
+    def test_a_pod_keeps_its_kind_of_redirect_until_it_ends(self):
+        pod = self.pod()
+        before = pod.snapshot()
+        self.add(pod, redirect="nftables")
+        self.good("CHECK", pod, IN, redirect="programs")
+        self.good("DEL", pod, redirect="programs")
+        self.assertEqual(pod.snapshot(), before)
 
     def test_hands_over_and_attaches_the_option_program(self):
         pod = self.pod()
@@ -78,7 +111,8 @@ class Add(PluginTest):
         pod = self.pod()
         self.add(pod)
         pod.detach("smc_mark")  # which is attached last
-        self.assertEqual(pod.programs(), ["client_addr4", "client_addr6", "smc_option"])
+        pod.detach("fairlead_conn6")
+        self.assertFalse({"smc_mark", "fairlead_conn6"} & set(pod.programs()))
         self.add(pod)
         self.assert_set_up(pod)
 
@@ -102,12 +136,13 @@ class Add(PluginTest):
 
     def test_second_interface_leaves_the_redirect_to_the_first(self):
         pod = self.pod()
+        before = pod.redirect()
         self.add(pod)
         self.add(pod, env={"CNI_IFNAME": "net1"})
         self.good("DEL", pod, env={"CNI_IFNAME": "net1"})
         self.assert_set_up(pod)
         self.good("DEL", pod)
-        self.assertNotIn("fairlead", pod.nft())
+        self.assertEqual(pod.redirect(), before)
 
     def test_orphaned_plugin_does_nothing(self):
         (self.run_dir / "enabled").unlink()
@@ -144,9 +179,10 @@ class FailOpen(PluginTest):
 
     def test_run_dir_that_cannot_be_written(self):
         pod = self.pod()
+        before = pod.redirect()
         (self.run_dir / "attachments").write_text("a file")
         self.add(pod)
-        self.assertNotIn("fairlead", pod.nft())
+        self.assertEqual(pod.redirect(), before)
         self.bad(105, ["attachments"], "ADD", pod, IN, failClosed=True)
 
     def test_no_annotations_and_nobody_to_ask(self):
@@ -171,14 +207,16 @@ class Del(PluginTest):
     def test_after_the_namespace_has_gone(self):
         pod = self.pod()
         self.add(pod)
+        pin = pod.pin() or Path("none")
         subprocess.run(["ip", "netns", "del", pod.name], check=True)
         self.good("DEL", pod, prevResult=None, env={"CNI_NETNS": ""})
         self.assertEqual(self.attachments(), [])
         self.assertEqual(pod.programs(), [])
+        self.assertFalse(pin.exists())
 
     def test_does_not_touch_a_namespace_that_has_the_path_now(self):
         pod = self.pod()
-        self.add(pod)
+        self.add(pod, redirect="nftables")
         subprocess.run(["ip", "netns", "del", pod.name], check=True)
         subprocess.run(["ip", "netns", "add", pod.name], check=True)
         pod.inside("nft", "add", "table", "inet", "fairlead")
@@ -214,12 +252,37 @@ class Check(PluginTest):
             104: [("ip", "link", "set", "lo", "alias", "smc1;pnet=OTHER")]}
         for code, commands in changes.items():
             for command in commands:
-                self.add(pod)
+                self.add(pod, redirect="nftables")
                 self.good("CHECK", pod, IN)
                 pod.inside(*command)
                 answer = self.bad(code, ["not as ADD left it"], "CHECK", pod, IN)
                 self.assertTrue(answer.json["details"], command)
                 pod.inside("ip", "link", "set", "lo", "alias", "")
+
+    def test_names_the_programs_that_have_changed(self):
+        pod = self.pod()
+        if pod.cgroup is None:
+            self.skipTest("no cgroup2 here")
+        for lose, lost in ((lambda: pod.detach("fairlead_conn4"), "fairlead_conn4"),
+                           (lambda: pod.detach("fairlead_name6"), "fairlead_name6"),
+                           (lambda: pod.inside("tc", "qdisc", "del", "dev", "eth0", "clsact"), "fairlead_syn"),
+                           (lambda: pod.pin().unlink(), "fairlead_lookup")):
+            with self.subTest(lost=lost):
+                self.add(pod)
+                self.good("CHECK", pod, IN)
+                lose()
+                answer = self.bad(101, ["not as ADD left it"], "CHECK", pod, IN)
+                self.assertRegex(answer.json["details"], f"^program {lost}(/eth0)? is missing$")
+
+    def test_an_interface_that_has_gone_is_not_missed(self):
+        pod = self.pod()
+        if pod.cgroup is None:
+            self.skipTest("no cgroup2 here")
+        pod.inside("ip", "link", "add", "net1", "type", "veth", "peer", "name", "net3")
+        self.add(pod)
+        pod.inside("ip", "link", "del", "net1")
+        pod.inside("ip", "link", "add", "net2", "type", "veth", "peer", "name", "net4")
+        self.good("CHECK", pod, IN)
 
     def test_option_program(self):
         pod = self.pod()

@@ -139,14 +139,14 @@ class WiredTest(harness.ProxyTest, plugin.PluginTest):
         return process
 
     def ping(self, pod, host):
-        done = subprocess.run(pod.command("redis-cli", "-h", host, "PING"), capture_output=True,
+        done = subprocess.run(pod.command_in_cgroup("redis-cli", "-h", host, "PING"), capture_output=True,
                               text=True, check=False, timeout=60)
         return "PONG" in done.stdout
 
     def benchmark(self, pod, host):
         requests = str(harness.amount(REQUESTS))
         done = subprocess.run(
-            pod.command("redis-benchmark", "-h", host, "-n", requests, "-c", "8", "-d", "1000", "-t",
+            pod.command_in_cgroup("redis-benchmark", "-h", host, "-n", requests, "-c", "8", "-d", "1000", "-t",
                         "set,get", "--csv"), capture_output=True, text=True, check=False,
             timeout=harness.seconds(120))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "cni/plugin/pod_plan.h"
 #include "cni/plugin/request.h"
+#include "cni/redirect/packet_filter_plan.h"
 #include "cni/state/state.h"
 #include "fuzz/reached.h"
 
@@ -24,7 +25,7 @@ void check_refusal(const PluginError& error) {
 void check_plan(const Request& request, const NodeConfig& config, const Wishes& wishes) {
   const Json none = Json::object();
   const Json& result = request.previous_result ? *request.previous_result : none;
-  const Batch batch = install_batch(redirect_plan(config, wishes, families_of(result)));
+  const Batch batch = install_batch(redirect_rules(config, wishes, addresses_of(result)));
   netlink::Bytes rest = batch.request.bytes();
   netlink::Message message;
   std::size_t count = 0;

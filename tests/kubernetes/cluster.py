@@ -20,6 +20,7 @@ SYSCTLS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/pa
 NODE_SETUP = f"""
 set -e
 mount --make-rshared /
+mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
 mount -t tmpfs run /run
 for part in etc opt var; do
   mkdir -p "$1/$part.upper" "$1/$part.work"

@@ -86,11 +86,13 @@ def families(tree):
     groups = {name.rsplit(".", count)[0] for name in values for count in range(1, name.count(".") + 1)}
     metrics = first_column(page("metrics"), r"\w+")
     series = {f"{name}_{part}" for name in metrics for part in ("bucket", "sum", "count")}
+    programs = {name for path, text in tree.items() if path.endswith(".bpf.c")
+                for name in re.findall(r"^SEC\([^)]*\)\nint (\w+)\(", text, re.M)}
     keys = set(re.findall(r'"([a-z_]+(?:\.[a-z_]+)+)"', tree.get("proxy/config/keys.cc", "")))
     tests, cases = python_tests(tree), cpp_tests(tree)
     yield "test", r"\bTEST\((\w+, \w+)\)", {", ".join(case) for case in cases}
     yield "suite of tests", r"gtest_filter='?(\w+)\.", {suite for suite, _ in cases}
-    yield "metric", r"\bfairlead_[a-z0-9_]*[a-z0-9]\b(?!_)", metrics | series
+    yield "metric", r"\bfairlead_[a-z0-9_]*[a-z0-9]\b(?!_)", metrics | series | programs
     yield "annotation", r"\bfairlead\.io/[a-z-]*[a-z]", first_column(page("annotations"), r"[\w./-]+") | OTHER_KEYS
     if values:
         roots = "|".join(sorted({name.split(".")[0] for name in values if "." in name}))

@@ -279,9 +279,10 @@ class Checks(unittest.TestCase):
     def test_names_that_documents_give(self):
         tree = {"docs/metrics.md": "| `fairlead_ready` | gauge |\n", "docs/annotations.md": "| `fairlead.io/inject` | injection |\n",
                 "docs/values.md": "| `node.label` | |\n| `proxy.smc.gidType` | |\n", "proxy/config/keys.cc": 'key("smc.ueids");\n',
-                "proxy/a.cc": 'event("ready");\n', "Makefile": "arm64:\n", "tests/a_test.py": "def test_b():\n", "tests/c_test.cc": "TEST_F(Cdc,\n       Codes) {\n",
+                "proxy/a.cc": 'event("ready");\n', "proxy/bpf/a.bpf.c": 'SEC("tc")\nint fairlead_syn(int a) {}\n',
+                "Makefile": "arm64:\n", "tests/a_test.py": "def test_b():\n", "tests/c_test.cc": "TEST_F(Cdc,\n       Codes) {\n",
                 "tests/golden/help_fairleadctl.txt": "  --admin TEXT\n"}
-        right = ("fairlead_ready", "fairlead_ready_count", "fairlead.io/inject", "fairlead.io/status", "`node.label`",
+        right = ("fairlead_syn", "fairlead_ready", "fairlead_ready_count", "fairlead.io/inject", "fairlead.io/status", "`node.label`",
                  "`proxy.smc`", "`proxy.h`", "`smc.ueids`", "event=ready", "`make arm64`", "`a.test_b`", "`TEST(Cdc, Codes)`", "--gtest_filter='Cdc.*'",
                  "fairleadctl --admin @x", "fairleadctl why | head --bytes 1")
         wrong = {"fairlead_reday": "metric", "fairlead.io/injct": "annotation", "`node.lable`": "value of the chart",

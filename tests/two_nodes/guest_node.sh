@@ -8,6 +8,7 @@ modprobe -a virtio_blk ext4 overlay bridge br_netfilter veth dummy nf_tables nf_
   nft_fib_inet nft_reject_inet nft_numgen nft_limit nft_log nft_redir
 # The kubelet needs mount propagation.
 mount --make-rshared /
+mount -t bpf bpf /sys/fs/bpf
 mkdir -p /node
 mount -t ext4 /dev/vda /node
 for place in etc/cni/net.d opt/cni/bin var/lib/cni var/lib/containerd var/lib/kubelet var/log/pods; do

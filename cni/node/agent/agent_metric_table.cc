@@ -30,6 +30,9 @@ constexpr std::array kTable = {
                     "unknown)",
                     "Pods with a sidecar, by whether what the plugin gave them was there at the "
                     "last check; unknown where fairlead-node may not look."},
+    AgentMetricInfo{M::kPodsTranslated, "fairlead_node_pods_translated", T::kGauge, "",
+                    "Pods that are redirected by address translation, because their node cannot "
+                    "have the programs or is configured so: docs/cni.md, \"Redirect\"."},
     AgentMetricInfo{M::kPodsUnread, "fairlead_node_pods_unread", T::kGauge, "",
                     "Pods whose description by the API server exceeds a limit, at its last list: "
                     "it is not known whether they have a redirect, or should have one."},

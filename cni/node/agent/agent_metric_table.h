@@ -14,6 +14,7 @@ enum class AgentMetric : std::uint8_t {
   kCniEvents,
   kAttachments,
   kPods,
+  kPodsTranslated,
   kPodsUnread,
   kCollected,
   kRepairs,

@@ -133,7 +133,7 @@ bool AgentMetrics::install_ready() const {
 void AgentMetrics::add_pods(Families& out) const {
   for (std::size_t part = 0; part < kPodParts.size(); ++part) {
     for (std::size_t state = 0; state < kPartStates.size(); ++state) {
-      std::uint64_t count = pods_[part][state];
+      std::uint64_t count = pods_.parts[part][state];
       if (kPodParts[part] == PodPart::kRedirect && kPartStates[state] == PartState::kMissing)
         count += not_redirected_;
       out.set(AgentMetric::kPods,
@@ -154,6 +154,7 @@ std::string AgentMetrics::text() const {
     out.set(AgentMetric::kCniEvents, {{"command", key.first}, {"event", key.second}}, count);
   out.set(AgentMetric::kAttachments, attachments_);
   add_pods(out);
+  out.set(AgentMetric::kPodsTranslated, pods_.translated);
   out.set(AgentMetric::kPodsUnread, pods_unread_);
   out.set(AgentMetric::kCollected, collected_);
   out.set(AgentMetric::kRepairs, {{"result", "repaired"}}, repaired_);

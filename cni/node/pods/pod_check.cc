@@ -40,8 +40,10 @@ PodCounts PodCheck::look() {
     for (std::size_t part = 0; part < report.size(); ++part) {
       pod.states[part] = report[part].state;
       if (report[part].state != PartState::kNotMeant)
-        ++counts[part][static_cast<std::size_t>(report[part].state)];
+        ++counts.parts[part][static_cast<std::size_t>(report[part].state)];
     }
+    pod.redirect_reason = state->redirect_reason;
+    if (!pod.redirect_reason.empty()) ++counts.translated;
     tell(*state, report);
   }
   const std::lock_guard lock(mutex_);

@@ -17,8 +17,11 @@
 
 namespace fairlead::cni::node {
 
-// Number of pods by part, and by state in the order of kPartStates.
-using PodCounts = std::array<std::array<std::size_t, kPartStates.size()>, kPodParts.size()>;
+struct PodCounts {
+  // Number of pods by part, and by state in the order of kPartStates.
+  std::array<std::array<std::size_t, kPartStates.size()>, kPodParts.size()> parts{};
+  std::size_t translated = 0;  // redirected by the packet filter, because programs were impossible
+};
 
 // Result of the last check of one pod.
 struct PodFinding {
@@ -26,6 +29,7 @@ struct PodFinding {
   std::string netns;                  // of its network
   NetnsIdentity identity;
   std::array<PartState, kPodParts.size()> states{};
+  std::string redirect_reason;  // of Redirect: why it has the packet filter; else empty
 };
 
 // look() is for one thread; findings() for any.

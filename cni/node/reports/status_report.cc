@@ -18,6 +18,7 @@ Json pod_json(const PodLine& line) {
   return {{"namespace", line.pod.name_space},
           {"name", line.pod.name},
           {"redirect", state(PodPart::kRedirect)},
+          {"redirect_reason", line.pod.redirect_reason},
           {"option_program", state(PodPart::kOptionProgram)},
           {"client_address", state(PodPart::kClientAddress)},
           {"asked", line.asked},

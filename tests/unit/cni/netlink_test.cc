@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "cni/redirect/redirect_plan.h"
+#include "cni/redirect/packet_filter_plan.h"
 
 namespace fairlead::cni::netlink {
 namespace {
@@ -63,9 +63,10 @@ TEST(Netlink, SurvivesEveryCutAndEveryLength) {
 }
 
 TEST(Netlink, BatchIsAListOfWellFormedMessages) {
-  RedirectPlan plan;
-  plan.skip4 = intervals_of(*kubernetes::parse_cidr_list("10.0.0.0/8,192.168.0.0/16"), AF_INET);
-  const Batch batch = install_batch(plan);
+  bpf::RedirectRules rules;
+  rules.addresses = {SocketAddress()};
+  rules.skip = *kubernetes::parse_cidr_list("10.0.0.0/8,192.168.0.0/16");
+  const Batch batch = install_batch(rules);
   Bytes rest = batch.request.bytes();
   Message read;
   std::size_t count = 0;

@@ -15,6 +15,7 @@
 #include "cni/plugin/pod_cgroup.h"
 #include "cni/plugin/pod_plan.h"
 #include "cni/plugin/wishes.h"
+#include "cni/redirect/packet_filter_plan.h"
 #include "cni/redirect/redirect.h"
 #include "cni/rnics/rnics.h"
 
@@ -202,18 +203,37 @@ TEST(Cgroup, IsFoundBelowTheMount) {
   EXPECT_FALSE(pod_cgroup("/x", "31 23 0:27 / /sys/fs/cgroup rw - cgroup cgroup rw\n"));
 }
 
+TEST(Redirect, AddressesOfThePodComeFromTheResultOfThePreviousPlugins) {
+  const auto found = [](const char* text) {
+    std::string all;
+    for (const SocketAddress& address : addresses_of(*parse_json(text)))
+      all += to_string_without_port(address) + " ";
+    return all;
+  };
+  EXPECT_EQ(found(R"({"ips":[{"address":"10.1.2.3/24"},{"address":"fd00::3/64"}]})"),
+            "10.1.2.3 fd00::3 ");
+  EXPECT_EQ(found(R"({"ips":[7,{},{"address":1},{"address":"eth0"},{"address":"10.1.2.3"}]})"),
+            "10.1.2.3 ");
+  EXPECT_EQ(found("{}"), "");
+  EXPECT_EQ(found(R"({"ips":7})"), "");
+  std::string many;
+  for (int i = 0; i < 20; ++i)
+    many += std::string(i == 0 ? "" : ",") + R"({"address":"10.0.0.1/8"})";
+  EXPECT_EQ(addresses_of(*parse_json(R"({"ips":[)" + many + "]}")).size(), kPodAddressesMax);
+}
+
 TEST(Redirect, DigestChangesWithThePlan) {
-  RedirectPlan plan;
-  plan.proxy_uid = 2201;
-  const std::string before = digest(plan);
-  EXPECT_EQ(digest(plan), before);
-  plan.skip_outbound = port_interval(80);
-  EXPECT_NE(digest(plan), before);
+  bpf::RedirectRules rules;
+  rules.proxy_uid = 2201;
+  const std::string before = digest(rules);
+  EXPECT_EQ(digest(rules), before);
+  rules.skip_outbound = {{80, 80}};
+  EXPECT_NE(digest(rules), before);
 }
 
 TEST(Redirect, DifferenceNamesObjects) {
-  const TableReading before = {"chain inbound 1", "rule inbound 1 a", "rule inbound 2 b"};
-  const TableReading after = {"chain inbound 1", "rule inbound 1 c", "set x 5"};
+  const bpf::RedirectReading before = {"chain inbound 1", "rule inbound 1 a", "rule inbound 2 b"};
+  const bpf::RedirectReading after = {"chain inbound 1", "rule inbound 1 c", "set x 5"};
   EXPECT_EQ(difference(before, after),
             "rule inbound 1 has changed, rule inbound 2 is missing, set x was added");
   EXPECT_EQ(difference(before, before), "");
@@ -240,6 +260,13 @@ TEST(Wishes, AgreeWithTheInjectionAboutEachValue) {
   EXPECT_EQ(tried.size(), 2 * kubernetes::kNodeAnnotations.size());
 }
 
+std::string shown(const std::vector<kubernetes::PortRange>& ranges) {
+  std::string text;
+  for (const kubernetes::PortRange& range : ranges)
+    text += std::to_string(range.first) + "-" + std::to_string(range.last) + " ";
+  return text;
+}
+
 TEST(Wishes, GoWhereTheyBelong) {
   const auto wishes = read_wishes({{"fairlead.io/pnet-id", "neta"},
                                    {"fairlead.io/skip-inbound-ports", "1"},
@@ -249,10 +276,9 @@ TEST(Wishes, GoWhereTheyBelong) {
                                    {"fairlead.io/include-cidrs", "10.0.0.0/8,fd00::/8"}});
   ASSERT_TRUE(wishes);
   EXPECT_EQ(wishes->pnet_id, "NETA");
-  EXPECT_EQ(wishes->skip_inbound, port_interval(1));
-  EXPECT_EQ(wishes->include_inbound, port_interval(4));
-  EXPECT_EQ(wishes->skip_outbound,
-            merged({port_interval(2).front(), port_interval(3).front()}, sizeof(std::uint16_t)));
+  EXPECT_EQ(shown(wishes->skip_inbound), "1-1 ");
+  EXPECT_EQ(shown(wishes->include_inbound), "4-4 ");
+  EXPECT_EQ(shown(wishes->skip_outbound), "2-3 ");
   EXPECT_EQ(wishes->skip_subnets.size(), 1U);
   EXPECT_EQ(wishes->include_cidrs->size(), 2U);
 }

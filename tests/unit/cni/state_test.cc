@@ -37,6 +37,8 @@ TEST_F(State, IsReadAsItWasWritten) {
   state.identity = {4, 4026532000};
   state.alias = "smc1;pnet=A";
   state.redirect = {"rule outbound 1 00", "set own 01"};
+  state.redirect_cgroup = "/sys/fs/cgroup/kubepods.slice/pod2";
+  state.redirect_reason = "kernel 5.10.0 is older than 6.6";
   state.problems = {{Code::kOption, "no \"cgroup\"\n"}};
   state.finished = true;
   const ContainerState container = open("box");

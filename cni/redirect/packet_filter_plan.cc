@@ -1,9 +1,12 @@
-#include "cni/redirect/redirect_plan.h"
+#include "cni/redirect/packet_filter_plan.h"
 
 #include <linux/netfilter.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <utility>
+
+#include "cni/redirect/ranges.h"
 
 namespace fairlead::cni {
 namespace {
@@ -13,7 +16,39 @@ using netlink::bytes_of;
 // Before other address translation of the pod, which has priority -100.
 constexpr std::int32_t kPriority = -101;
 
-void add_sets(NftBatch& batch, const RedirectPlan& plan) {
+// The rules as the packet filter knows them. Empty sets have no rule.
+struct Plan {
+  explicit Plan(const bpf::RedirectRules& rules);
+
+  std::uint32_t proxy_uid;
+  std::uint16_t outbound_port;
+  std::uint16_t inbound_port;
+  Intervals skip_inbound, include_inbound, skip_outbound;  // ports
+  Intervals skip4, skip6, include4, include6;              // addresses
+};
+
+Plan::Plan(const bpf::RedirectRules& rules)
+    : proxy_uid(rules.proxy_uid),
+      outbound_port(rules.outbound_port),
+      inbound_port(rules.inbound_port),
+      skip_inbound(intervals_of(rules.skip_inbound)),
+      include_inbound(intervals_of(rules.include_inbound)),
+      skip_outbound(intervals_of(rules.skip_outbound)) {
+  const auto has = [&rules](bool v4) {
+    return std::any_of(rules.addresses.begin(), rules.addresses.end(),
+                       [v4](const SocketAddress& address) { return address.is_v4() == v4; });
+  };
+  if (has(true)) {
+    skip4 = intervals_of(rules.skip, AF_INET);
+    include4 = intervals_of(rules.include, AF_INET);
+  }
+  if (has(false)) {
+    skip6 = intervals_of(rules.skip, AF_INET6);
+    include6 = intervals_of(rules.include, AF_INET6);
+  }
+}
+
+void add_sets(NftBatch& batch, const Plan& plan) {
   batch.set("skip_outbound", kPort, plan.skip_outbound);
   batch.set("skip4", kAddress4, plan.skip4);
   batch.set("skip6", kAddress6, plan.skip6);
@@ -29,7 +64,7 @@ void add_sets(NftBatch& batch, const RedirectPlan& plan) {
 constexpr std::uint8_t kTcp = IPPROTO_TCP;
 
 // A connection of the application leaves the pod.
-void add_outbound(NftBatch& batch, const RedirectPlan& plan) {
+void add_outbound(NftBatch& batch, const Plan& plan) {
   const auto rule = [&](auto write) {
     batch.rule("outbound", [&](NftRule& one) {
       one.match_meta(NFT_META_L4PROTO, kTcp);
@@ -68,7 +103,7 @@ void add_outbound(NftBatch& batch, const RedirectPlan& plan) {
 
 // A connection for the application arrives. Connections without the option, such as probes, are not
 // redirected.
-void add_inbound(NftBatch& batch, const RedirectPlan& plan) {
+void add_inbound(NftBatch& batch, const Plan& plan) {
   const auto rule = [&](auto write) {
     batch.rule("inbound", [&](NftRule& one) {
       one.match_meta(NFT_META_L4PROTO, kTcp);
@@ -100,7 +135,7 @@ void add_inbound(NftBatch& batch, const RedirectPlan& plan) {
   });
 }
 
-Batch batch_with(const RedirectPlan& plan, std::string_view comment) {
+Batch batch_with(const Plan& plan, std::string_view comment) {
   NftBatch batch;
   // Deleting a missing table is an error, so the batch creates it first if it does not exist.
   batch.table(NFT_MSG_NEWTABLE, "");
@@ -114,8 +149,8 @@ Batch batch_with(const RedirectPlan& plan, std::string_view comment) {
 
 }  // namespace
 
-Batch install_batch(const RedirectPlan& plan) {
-  return batch_with(plan, "fairlead-cni v1 fnv1a:" + digest(plan));
+Batch install_batch(const bpf::RedirectRules& rules) {
+  return batch_with(Plan(rules), "fairlead-cni v1 fnv1a:" + digest(rules));
 }
 
 Batch remove_batch() {
@@ -124,8 +159,8 @@ Batch remove_batch() {
   return std::move(batch).finish();
 }
 
-std::string digest(const RedirectPlan& plan) {
-  return to_hex(fingerprint(batch_with(plan, "").request.bytes()));
+std::string digest(const bpf::RedirectRules& rules) {
+  return to_hex(fingerprint(batch_with(Plan(rules), "").request.bytes()));
 }
 
 std::uint64_t fingerprint(netlink::Bytes bytes) {
