@@ -402,6 +402,7 @@ class Clusters(ClusterTest):
                 ({"nri": "off", "memlock_bytes": 65536}, "memlock", ["n2 (64 KiB)"], "warn"),
                 ({"rnics": {"active": 0, "inactive": 0, "missing": 2}}, "rnics", ["n2 (2)"], "warn"),
                 ({"pods": [{**pod, "redirect": "missing"}]}, "redirects", ["shop/web-0"]),
+                ({"pods": [{**pod, "redirect_reason": "too old"}]}, "translation", ["shop/web-0 (too old)"], "warn"),
                 ({"pods": [{**pod, "option_program": "missing"}]}, "option_program", ["shop/web-0"])):
             with self.subTest(name):
                 self.cluster["reports"] = [config_map(report("n1")), config_map(report("n2", **changes))]
@@ -487,6 +488,11 @@ class Clusters(ClusterTest):
         data.update({key.replace("_", "-"): value for key, value in changes.items()})
         self.cluster["cilium"] = {"data": data}
 
+    def translate(self):
+        """A pod has the redirect by nf_tables."""
+        pod = {**report()["pods"][0], "redirect_reason": "redirect is nftables"}
+        self.cluster["reports"] = [config_map(report(pods=[pod]))]
+
     def test_31_cilium_takes_other_configurations_away(self):
         self.use_cilium()
         self.assert_well()
@@ -495,14 +501,17 @@ class Clusters(ClusterTest):
         self.assertEqual(self.ctl("check", "--pre").returncode, 2)
 
     def test_32_cilium_balances_sockets_of_pods(self):
+        self.use_cilium(bpf_lb_sock_hostns_only="false")
+        self.assert_well()
+        self.translate()
         for changes in ({"bpf_lb_sock_hostns_only": "false"}, {"bpf_lb_sock_hostns_only": None},
                         {"bpf_lb_sock_hostns_only": "false", "kube_proxy_replacement": "strict"},
                         {"bpf_lb_sock_hostns_only": "false", "kube_proxy_replacement": "false", "bpf_lb_sock": "true"}):
             self.use_cilium(**changes)
-            self.assert_named("network", "Cilium", "bpf-lb-sock-hostns-only", "connect(2)", status="warn",
+            self.assert_named("network", "Cilium", "bpf-lb-sock-hostns-only", "connect(2)", status="warn", others=("translation",),
                               fix="socketLB.hostNamespaceOnly=true")
         self.use_cilium(bpf_lb_sock_hostns_only="false", kube_proxy_replacement="false", bpf_lb_sock="false")
-        self.assert_well()
+        self.assert_named("translation", "shop/web-0 (redirect is nftables)", status="warn")
 
     def test_33_cilium_whose_settings_are_out_of_sight(self):
         self.use_cilium()
@@ -513,25 +522,27 @@ class Clusters(ClusterTest):
 
     def test_34_calico_rewrites_at_connect(self):
         self.cluster["networks"] = [agent_of_network("calico-node", "calico-system")]
+        self.cluster["felix"] = {"spec": {"bpfEnabled": True}}
         self.assert_well()
+        self.translate()
         for spec, words in (({"bpfEnabled": True}, "not set"),
                             ({"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "TCP"}, "TCP"),
                             ({"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "Enabled"}, "Enabled")):
             self.cluster["felix"] = {"spec": spec}
-            self.assert_named("network", "Calico", f"bpfConnectTimeLoadBalancing: {words}", status="warn",
+            self.assert_named("network", "Calico", f"bpfConnectTimeLoadBalancing: {words}", status="warn", others=("translation",),
                               fix="bpfConnectTimeLoadBalancing: Disabled")
         self.cluster["felix_group"] = "projectcalico.org/v3"
-        self.assert_named("network", "bpfConnectTimeLoadBalancing: Enabled", status="warn")
+        self.assert_named("network", "bpfConnectTimeLoadBalancing: Enabled", status="warn", others=("translation",))
         for spec in ({"bpfEnabled": False}, {"bpfEnabled": True, "bpfConnectTimeLoadBalancing": "Disabled"},
                      {"bpfEnabled": True, "bpfConnectTimeLoadBalancingEnabled": False}):
             self.cluster["felix"] = {"spec": spec}
-            self.assertEqual(self.check()[1], [], spec)
+            self.assertEqual([wrong["name"] for wrong in self.check()[1]], ["translation"], spec)
         self.cluster["felix"] = None
         self.cluster["networks"] = [agent_of_network("calico-node", "kube-system", ("FELIX_BPFENABLED", "true"))]
-        self.assert_named("network", "Calico", status="warn")
+        self.assert_named("network", "Calico", status="warn", others=("translation",))
         self.cluster["networks"] = [agent_of_network("calico-node", "kube-system", ("FELIX_BPFENABLED", "true"),
                                                      ("FELIX_BPFCONNECTTIMELOADBALANCING", "Disabled"))]
-        self.assert_well()
+        self.assert_named("translation", "shop/web-0 (redirect is nftables)", status="warn")
 
     def test_35_namespaces_of_ambient_mode(self):
         self.cluster["namespaces"].append(named("shop", {"istio.io/dataplane-mode": "ambient"}))

@@ -21,7 +21,7 @@ std::uint64_t count_of(const Json& object, const char* name) {
 struct AgentGroups {
   std::size_t count = 0;
   std::vector<std::string> not_installed, no_cgroup2, exclusive, small_memlock, no_nri, lack_rnics,
-      lose_redirects, lose_programs;
+      lose_redirects, translated, lose_programs;
 };
 
 void judge_agent(const Json& status, AgentGroups& groups) {
@@ -44,6 +44,8 @@ void judge_agent(const Json& status, AgentGroups& groups) {
   for (const Json& pod : items_of(member(status, "pods"))) {
     const std::string name = text_of(member(pod, "namespace")) + "/" + text_of(member(pod, "name"));
     if (text_of(member(pod, "redirect")) == "missing") groups.lose_redirects.push_back(name);
+    const std::string reason = text_of(member(pod, "redirect_reason"));
+    if (!reason.empty()) groups.translated.push_back(name + " (" + reason + ")");
     if (text_of(member(pod, "option_program")) == "missing") groups.lose_programs.push_back(name);
   }
 }
@@ -93,6 +95,11 @@ std::vector<Check> agent_checks(const ClusterFacts& facts) {
       check_group("redirects", groups.lose_redirects,
                   "pods run without their redirect: ", "docs/alerts.md, FairleadRedirectMissing",
                   "every sidecar has its redirect", S::kFail),
+      check_group("translation", groups.translated,
+                  "pods are redirected by address translation, which tracks their connections: ",
+                  "docs/cni.md, \"Redirect\", says what programs need; pods that start later have "
+                  "them",
+                  "no redirect translates addresses", S::kWarn),
       check_group("option_program", groups.lose_programs, "pods cannot send the SMC option: ",
                   "docs/alerts.md, FairleadOptionProgramMissing", "every sidecar has its program",
                   S::kFail),

@@ -39,7 +39,19 @@ bool balances_sockets_of_pods(const Texts& config) {
   return balances && value_of(config, "bpf-lb-sock-hostns-only") != "true";
 }
 
-std::vector<Check> judge_cilium(const ApiAnswer& answer, const std::string& name_space) {
+// A redirect by programs comes before theirs. True also where it is not known.
+bool has_translated_pods(const ClusterFacts& facts) {
+  if (!facts.node_statuses.good()) return true;
+  for (const Json& map : items(facts.node_statuses)) {
+    const Json status = node_status_of(map);
+    for (const Json& pod : items_of(member(status, "pods")))
+      if (!text_of(member(pod, "redirect_reason")).empty()) return true;
+  }
+  return false;
+}
+
+std::vector<Check> judge_cilium(const ApiAnswer& answer, const std::string& name_space,
+                                bool translated) {
   if (answer.absent())
     return {doubtful(kNetwork,
                      "Cilium runs in " + name_space + ", and its ConfigMap cilium-config is absent",
@@ -51,11 +63,11 @@ std::vector<Check> judge_cilium(const ApiAnswer& answer, const std::string& name
     checks.push_back(bad(kNetwork,
                          "Cilium takes away other CNI configurations (cni-exclusive: \"true\")",
                          "set cni.exclusive=false in Cilium's chart: docs/beside.md"));
-  if (balances_sockets_of_pods(config))
+  if (translated && balances_sockets_of_pods(config))
     checks.push_back(doubtful(
         kNetwork,
-        "Cilium replaces the address of a Service at connect(2), before the redirect sees it "
-        "(bpf-lb-sock-hostns-only is not \"true\")",
+        "Cilium replaces the address of a Service at connect(2), before a redirect by nf_tables "
+        "sees it (bpf-lb-sock-hostns-only is not \"true\")",
         "set socketLB.hostNamespaceOnly=true in Cilium's chart: docs/beside.md"));
   return checks;
 }
@@ -71,7 +83,7 @@ Texts environment_of(const Json& daemonset) {
   return variables;
 }
 
-std::vector<Check> judge_calico(const Json& daemonset, const ApiAnswer& answer) {
+std::vector<Check> judge_calico(const Json& daemonset, const ApiAnswer& answer, bool translated) {
   if (!answer.good() && !answer.absent()) return {unanswered(kNetwork, answer)};
   const Texts variables = environment_of(daemonset);
   const Json& spec = member(answer.body, "spec");
@@ -83,10 +95,10 @@ std::vector<Check> judge_calico(const Json& daemonset, const ApiAnswer& answer) 
   // The older name of this setting.
   const bool off =
       balancing == "Disabled" || member(spec, "bpfConnectTimeLoadBalancingEnabled") == false;
-  if (!ebpf || off) return {};
+  if (!ebpf || off || !translated) return {};
   return {doubtful(kNetwork,
                    "Calico's eBPF data plane replaces the address of a Service at connect(2), "
-                   "before the redirect sees it (bpfConnectTimeLoadBalancing: " +
+                   "before a redirect by nf_tables sees it (bpfConnectTimeLoadBalancing: " +
                        (balancing.empty() ? std::string("not set") : balancing) + ")",
                    "set bpfConnectTimeLoadBalancing: Disabled and bpfHostNetworkedNATWithoutCTLB: "
                    "Enabled in the FelixConfiguration default: docs/beside.md")};
@@ -96,14 +108,16 @@ std::vector<Check> network_checks(const ClusterFacts& facts) {
   if (!facts.network_agents.good()) return {unanswered(kNetwork, facts.network_agents)};
   std::vector<Check> checks;
   std::string names;
+  const bool translated = has_translated_pods(facts);
   std::set<std::string> judged;  // a network may have a DaemonSet for each kind of node
   for (const Json& daemonset : items(facts.network_agents)) {
     const std::string agent = value_of(labels_of(daemonset), "k8s-app");
     if (!judged.insert(agent).second) continue;
     const std::string name_space = text_of(member(daemonset, "metadata", "namespace"));
     names += (names.empty() ? "" : ", ") + agent;
-    for (Check& check : agent == kCiliumAgent ? judge_cilium(facts.cilium_config, name_space)
-                                              : judge_calico(daemonset, facts.felix))
+    for (Check& check : agent == kCiliumAgent
+                            ? judge_cilium(facts.cilium_config, name_space, translated)
+                            : judge_calico(daemonset, facts.felix, translated))
       checks.push_back(std::move(check));
   }
   if (checks.empty())
