@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""What the redirect costs: redis-benchmark between two pods that are redirected by programs, by nf_tables, and not at
+all, in turns. Needs root, redis, the bridge plugin and a build.
+
+  FAIRLEAD_CNI=build/release/cni/fairlead-cni FAIRLEAD_BIN=build/release/proxy tests/bench/redirected.py
+
+Environment: FAIRLEAD_TURNS, how often each kind has its turn (default 4); FAIRLEAD_SMC=false for the fallback to TCP.
+The last line says how many connections the kernel tracks in the client's pod afterwards.
+"""
+import os
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(1, str(Path(__file__).parents[1] / "cni"))
+
+import plugin  # pylint: disable=wrong-import-position
+import wired  # pylint: disable=wrong-import-position
+from wired import harness  # pylint: disable=wrong-import-position
+
+KINDS = ("none", "nftables", "programs")
+LOADS = {"GET, 50 connections": ("-n", "120000", "-c", "50"), "GET, 1 connection": ("-n", "15000", "-c", "1"),
+         "a connection for each GET, 8 at a time": ("-n", "6000", "-c", "8", "-k", "0")}
+TURNS = int(os.environ.get("FAIRLEAD_TURNS", "4"))
+SMC = {"smc": {"enabled": os.environ.get("FAIRLEAD_SMC", "true") == "true"}}
+
+
+class Redirected(wired.WiredTest):
+    def redirected_pod(self, kind):
+        pod = wired.WiredPod()
+        self.addCleanup(self.remove, pod)
+        pod.inside("ip", "link", "set", "lo", "up")
+        pod.result = self.call_bridge("ADD", pod)
+        if kind != "none":
+            self.good("ADD", pod, plugin.IN, cniVersion="1.0.0", redirect=kind)
+        return pod
+
+    def rate(self, server, client, words):
+        done = subprocess.run(client.command_in_cgroup("redis-benchmark", "-h", server.address(), "-t", "get", "--csv", *words),
+                              capture_output=True, text=True, check=False, timeout=harness.seconds(300))
+        self.assertEqual(done.returncode, 0, done.stdout[-500:] + done.stderr[-500:])
+        return float(re.search(r'"GET","([0-9.]+)"', done.stdout).group(1))
+
+    def test_rates(self):
+        pods = {kind: (self.redirected_pod(kind), self.redirected_pod(kind)) for kind in KINDS}
+        for kind, (server, client) in pods.items():
+            if kind != "none":
+                self.sidecar(server, f"server-{kind}", SMC)
+                self.sidecar(client, f"client-{kind}", SMC)
+            self.redis(server)
+        rates = {(load, kind): [] for load in LOADS for kind in KINDS}
+        for _ in range(TURNS):
+            for kind, (server, client) in pods.items():
+                for load, words in LOADS.items():
+                    rates[load, kind].append(self.rate(server, client, words))
+        for (load, kind), values in rates.items():
+            print(f"{load:40} {kind:10} median {statistics.median(values):9.0f}/s, {min(values):9.0f} to {max(values):9.0f}")
+        count = "/proc/sys/net/netfilter/nf_conntrack_count"
+        print("tracked:", {kind: client.inside("sh", "-c", f"cat {count} || echo none").strip() for kind, (_, client) in pods.items()})
+
+
+if __name__ == "__main__":
+    plugin.main()
