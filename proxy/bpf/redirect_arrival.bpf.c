@@ -11,7 +11,7 @@
  */
 #include <linux/bpf.h> /* first: the next one uses its types */
 
-#include "redirect_ports.bpf.h"
+#include "redirect_common.bpf.h"
 #include "smc_option.h"
 
 #define ETH_P_IP 0x0800
@@ -19,7 +19,7 @@
 #define TC_ACT_UNSPEC (-1)
 #define TCP_HEADER_BYTES 20
 #define TCP_HEADER_READ 14    /* ports, numbers, length and flags */
-#define HEADERS_BYTES_MAX 178 /* Ethernet with a VLAN, IPv4 with options, TCP with options */
+#define HEADERS_BYTES_MAX 138 /* Ethernet with a VLAN, IPv4 with options, TCP with options */
 #define TCP_OPTIONS_MAX 40
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02

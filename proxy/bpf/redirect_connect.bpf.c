@@ -15,7 +15,7 @@
  */
 #include <linux/bpf.h> /* first: the next one uses its types */
 
-#include "redirect_ports.bpf.h"
+#include "redirect_common.bpf.h"
 
 #define SOCK_STREAM 1
 
@@ -119,18 +119,16 @@ static __always_inline bool leads_to_sidecar(struct bpf_sock_addr* ctx, struct b
   return bpf_map_lookup_elem(&included, &block) != 0;
 }
 
-static __always_inline __u64 cookie_of(void* ctx) { return bpf_get_socket_cookie(ctx); }
-
 /* A socket may be connected again, after a failure, to a destination that is left alone. */
 static __always_inline void forget(struct bpf_sock_addr* ctx, struct bpf_sock* socket) {
-  __u64 cookie = cookie_of(ctx);
+  __u64 cookie = bpf_get_socket_cookie(ctx);
   bpf_map_delete_elem(&pending, &cookie);
   bpf_sk_storage_delete(&originals, socket);
 }
 
 static __always_inline bool keep(struct bpf_sock_addr* ctx, struct bpf_sock* socket,
                                  const struct endpoint* to) {
-  __u64 cookie = cookie_of(ctx);
+  __u64 cookie = bpf_get_socket_cookie(ctx);
   struct original original = {.to = *to, .role = APPLICATION};
   original.bound = socket->src_ip4 != 0 || socket->src_ip6[0] != 0 || socket->src_ip6[1] != 0 ||
                    socket->src_ip6[3] != 0;
@@ -196,109 +194,102 @@ static __always_inline struct original* original_of(struct bpf_sock_addr* ctx) {
   return socket ? bpf_sk_storage_get(&originals, socket, 0, 0) : 0;
 }
 
-static __always_inline void name4(struct bpf_sock_addr* ctx, const __u32* address) {
-  ctx->user_ip4 = address[3];
+/* Whether the socket is an application's that has an original destination. */
+static __always_inline bool peer_name(struct bpf_sock_addr* ctx, struct endpoint* name) {
+  struct original* original = original_of(ctx);
+  if (!original || original->role != APPLICATION) return false;
+  *name = original->to;
+  return true;
 }
 
-static __always_inline void name6(struct bpf_sock_addr* ctx, const __u32* address) {
-  ctx->user_ip6[0] = address[0];
-  ctx->user_ip6[1] = address[1];
-  ctx->user_ip6[2] = address[2];
-  ctx->user_ip6[3] = address[3];
+/* What the kernel would have chosen: the address on the link of the destination, or the main one.
+ * Routes over the gateway of another link are not known here. */
+static __always_inline void own_source(const struct endpoint* to, __u32* address) {
+  struct fairlead_block block = {128,
+                                 {to->address[0], to->address[1], to->address[2], to->address[3]}};
+  struct source* known = bpf_map_lookup_elem(&sources, &block);
+  __u32 family = is_mapped(to->address) ? 0 : 1;
+  for (int i = 0; i < 4; ++i) address[i] = known ? known->address[i] : own_address[family][i];
+}
+
+/* False where the name is as the kernel has it: the application has bound it, or there is no
+ * original destination. */
+static __always_inline bool own_name(struct bpf_sock_addr* ctx, struct endpoint* name) {
+  struct original* original = original_of(ctx);
+  if (!original || (original->role == APPLICATION && original->bound)) return false;
+  if (original->role == SIDECAR) {
+    *name = original->to;
+  } else {
+    own_source(&original->to, name->address);
+    name->port = LOADED(ctx->user_port);
+  }
+  return true;
+}
+
+static __always_inline void set_name4(struct bpf_sock_addr* ctx, const struct endpoint* name) {
+  ctx->user_ip4 = name->address[3];
+  ctx->user_port = name->port;
+}
+
+static __always_inline void set_name6(struct bpf_sock_addr* ctx, const struct endpoint* name) {
+  ctx->user_ip6[0] = name->address[0];
+  ctx->user_ip6[1] = name->address[1];
+  ctx->user_ip6[2] = name->address[2];
+  ctx->user_ip6[3] = name->address[3];
+  ctx->user_port = name->port;
 }
 
 SEC("cgroup/getpeername4")
 int fairlead_peer4(struct bpf_sock_addr* ctx) {
-  struct original* original = original_of(ctx);
-  if (!original || original->role != APPLICATION) return 1;
-  name4(ctx, original->to.address);
-  ctx->user_port = original->to.port;
+  struct endpoint name;
+  if (peer_name(ctx, &name)) set_name4(ctx, &name);
   return 1;
 }
 
 SEC("cgroup/getpeername6")
 int fairlead_peer6(struct bpf_sock_addr* ctx) {
-  struct original* original = original_of(ctx);
-  if (!original || original->role != APPLICATION) return 1;
-  name6(ctx, original->to.address);
-  ctx->user_port = original->to.port;
+  struct endpoint name;
+  if (peer_name(ctx, &name)) set_name6(ctx, &name);
   return 1;
-}
-
-/* What the kernel would have chosen: the address on the link of the destination, or the main one.
- * Routes over the gateway of another link are not known here. */
-static __always_inline void own_source(const struct endpoint* to, struct source* source) {
-  struct fairlead_block block = {128,
-                                 {to->address[0], to->address[1], to->address[2], to->address[3]}};
-  struct source* known = bpf_map_lookup_elem(&sources, &block);
-  __u32 family = is_mapped(to->address) ? 0 : 1;
-  for (int i = 0; i < 4; ++i)
-    source->address[i] = known ? known->address[i] : own_address[family][i];
 }
 
 SEC("cgroup/getsockname4")
 int fairlead_name4(struct bpf_sock_addr* ctx) {
-  struct original* original = original_of(ctx);
-  if (!original) return 1;
-  if (original->role == SIDECAR) {
-    name4(ctx, original->to.address);
-    ctx->user_port = original->to.port;
-  } else if (!original->bound) {
-    struct source source;
-    own_source(&original->to, &source);
-    name4(ctx, source.address);
-  }
+  struct endpoint name;
+  if (own_name(ctx, &name)) set_name4(ctx, &name);
   return 1;
 }
 
 SEC("cgroup/getsockname6")
 int fairlead_name6(struct bpf_sock_addr* ctx) {
-  struct original* original = original_of(ctx);
-  if (!original) return 1;
-  if (original->role == SIDECAR) {
-    name6(ctx, original->to.address);
-    ctx->user_port = original->to.port;
-  } else if (!original->bound) {
-    struct source source;
-    own_source(&original->to, &source);
-    name6(ctx, source.address);
-  }
+  struct endpoint name;
+  if (own_name(ctx, &name)) set_name6(ctx, &name);
   return 1;
 }
 
-/* `ops` is the application's end of the connection. */
-static __always_inline void pair_of_application(struct bpf_sock_ops* ops, struct pair* pair) {
+/* `role`: whose end of the connection `ops` is. */
+static __always_inline void set_pair(struct bpf_sock_ops* ops, enum role role, struct pair* pair) {
   bool ipv4 = ops->family == AF_INET;
-  __u32 short_address = LOADED(ops->local_ip4), short_remote = LOADED(ops->remote_ip4);
-  __u32 word0 = LOADED(ops->local_ip6[0]), word1 = LOADED(ops->local_ip6[1]);
-  __u32 word2 = LOADED(ops->local_ip6[2]), word3 = LOADED(ops->local_ip6[3]);
-  __u32 remote = LOADED(ops->remote_ip6[3]);
-  pair->application[0] = ipv4 ? 0 : word0;
-  pair->application[1] = ipv4 ? 0 : word1;
-  pair->application[2] = ipv4 ? MAPPED_WORD : word2;
-  pair->application[3] = ipv4 ? short_address : word3;
-  pair->port = ops->local_port;
-  pair->sidecar = ipv4 ? short_remote : remote;
-}
-
-/* `ops` is the sidecar's end. */
-static __always_inline void pair_of_sidecar(struct bpf_sock_ops* ops, struct pair* pair) {
-  bool ipv4 = ops->family == AF_INET;
-  __u32 short_address = LOADED(ops->remote_ip4), short_local = LOADED(ops->local_ip4);
-  __u32 word0 = LOADED(ops->remote_ip6[0]), word1 = LOADED(ops->remote_ip6[1]);
-  __u32 word2 = LOADED(ops->remote_ip6[2]), word3 = LOADED(ops->remote_ip6[3]);
-  __u32 local = LOADED(ops->local_ip6[3]);
-  pair->application[0] = ipv4 ? 0 : word0;
-  pair->application[1] = ipv4 ? 0 : word1;
-  pair->application[2] = ipv4 ? MAPPED_WORD : word2;
-  pair->application[3] = ipv4 ? short_address : word3;
-  pair->port = bpf_ntohl(ops->remote_port);
-  pair->sidecar = ipv4 ? short_local : local;
+  __u32 local4 = LOADED(ops->local_ip4), remote4 = LOADED(ops->remote_ip4);
+  __u32 local[4] = {LOADED(ops->local_ip6[0]), LOADED(ops->local_ip6[1]), LOADED(ops->local_ip6[2]),
+                    LOADED(ops->local_ip6[3])};
+  __u32 remote[4] = {LOADED(ops->remote_ip6[0]), LOADED(ops->remote_ip6[1]),
+                     LOADED(ops->remote_ip6[2]), LOADED(ops->remote_ip6[3])};
+  if (ipv4) {
+    local[0] = local[1] = remote[0] = remote[1] = 0;
+    local[2] = remote[2] = MAPPED_WORD;
+    local[3] = local4;
+    remote[3] = remote4;
+  }
+  bool near = role == APPLICATION;
+  for (int i = 0; i < 4; ++i) pair->application[i] = near ? local[i] : remote[i];
+  pair->sidecar = near ? remote[3] : local[3];
+  pair->port = near ? ops->local_port : bpf_ntohl(ops->remote_port);
 }
 
 /* The source port is known now. */
 static __always_inline void begin_connection(struct bpf_sock_ops* ops) {
-  __u64 cookie = cookie_of(ops);
+  __u64 cookie = bpf_get_socket_cookie(ops);
   struct original* kept = bpf_map_lookup_elem(&pending, &cookie);
   struct bpf_sock* socket = ops->sk;
   if (!kept || !socket) return;
@@ -306,7 +297,7 @@ static __always_inline void begin_connection(struct bpf_sock_ops* ops) {
       bpf_sk_storage_get(&originals, socket, 0, BPF_SK_STORAGE_GET_F_CREATE);
   if (original) *original = *kept;
   struct pair pair = {};
-  pair_of_application(ops, &pair);
+  set_pair(ops, APPLICATION, &pair);
   bpf_map_update_elem(&connecting, &pair, &kept->to, BPF_ANY);
   bpf_map_delete_elem(&pending, &cookie);
   /* To hear of its failure. */
@@ -322,7 +313,7 @@ static __always_inline void fail_connection(struct bpf_sock_ops* ops) {
   struct bpf_sock* socket = ops->sk;
   if (!socket || !bpf_sk_storage_get(&originals, socket, 0, 0)) return;
   struct pair pair = {};
-  pair_of_application(ops, &pair);
+  set_pair(ops, APPLICATION, &pair);
   bpf_map_delete_elem(&connecting, &pair);
   bpf_sk_storage_delete(&originals, socket);
 }
@@ -330,7 +321,7 @@ static __always_inline void fail_connection(struct bpf_sock_ops* ops) {
 static __always_inline void accept_connection(struct bpf_sock_ops* ops) {
   struct bpf_sock* socket = ops->sk;
   struct pair pair = {};
-  pair_of_sidecar(ops, &pair);
+  set_pair(ops, SIDECAR, &pair);
   struct endpoint* to = bpf_map_lookup_elem(&connecting, &pair);
   if (!to || !socket) return;
   struct original* original =
