@@ -34,6 +34,7 @@ struct PnetChoice {
   bool not_for_namespace = false;
 };
 
+// Addresses of one pod that are looked at.
 inline constexpr std::size_t kPodAddressesMax = 16;
 
 // Addresses of the pod, from the result of the previous plugins. Others than the first

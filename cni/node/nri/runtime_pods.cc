@@ -1,11 +1,13 @@
 #include "cni/node/nri/runtime_pods.h"
 
+#include <algorithm>
 #include <climits>
 #include <optional>
 #include <utility>
 
 #include "base/kubernetes_names.h"
 #include "base/node_annotations.h"
+#include "cni/plugin/pod_plan.h"
 #include "cni/plugin/wishes.h"
 #include "nri.pb.h"
 
@@ -17,7 +19,6 @@ namespace messages = fairlead::nri;
 constexpr const char* kLogger = "nri";
 constexpr const char* kOwnNetns = "/proc/self/ns/net";
 constexpr std::size_t kNameBytesMax = 253;
-constexpr int kAddressesMax = 16;
 
 template <class Annotations>
 void copy_annotation(const Annotations& from, const std::string& key, StringMap& to) {
@@ -68,7 +69,7 @@ std::optional<RuntimePod> describe(const messages::PodSandbox& pod,
   const auto identity = identity_of(made.netns);
   if (!identity || identity == identity_of(kOwnNetns)) return std::nullopt;
   made.identity = *identity;
-  for (int i = 0; i < pod.ips_size() && i < kAddressesMax; ++i)
+  for (int i = 0; i < std::min(pod.ips_size(), static_cast<int>(kPodAddressesMax)); ++i)
     if (is_name(pod.ips(i))) made.addresses.push_back(pod.ips(i));
   return made;
 }

@@ -7,13 +7,12 @@
 
 #include "base/address.h"
 #include "base/result.h"
+#include "cni/plugin/pod_plan.h"
 #include "cni/redirect/netns.h"
 
 namespace fairlead::cni::node {
 
 inline constexpr std::size_t kNamespacesMax = 2048;
-// Maximum number of addresses that are read from one pod.
-inline constexpr std::size_t kPodAddressesMax = 16;
 
 struct PodNetns {
   std::string path;
