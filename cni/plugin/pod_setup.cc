@@ -1,5 +1,6 @@
 #include "cni/plugin/pod_setup.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/encrypted_paths.h"
@@ -9,6 +10,7 @@
 #include "cni/plugin/pod_plan.h"
 #include "cni/redirect/link_alias.h"
 #include "cni/redirect/netns.h"
+#include "cni/redirect/packet_filter.h"
 #include "cni/redirect/redirect.h"
 #include "cni/rnics/kernel_pnet.h"
 #include "cni/rnics/path_encryption.h"
@@ -27,6 +29,11 @@ void note(AttachmentState& state, Code code, std::string what) {
 EncryptedPaths encrypted_from_here(const Result<PathFacts>& node) {
   const Result<PathFacts> pod = node ? read_path_facts(look_at_pod(*node)) : node;
   return pod && node ? encrypted_paths(*pod, *node) : EncryptedPaths{true, {}};
+}
+
+// An ADD that was interrupted may have come to the second choice.
+bool may_have_table(const AttachmentState& state) {
+  return state.redirect_cgroup.empty() || !state.finished;
 }
 
 void hand_over(AttachmentState& state, const PnetChoice& choice, const EncryptedPaths& encrypted) {
@@ -81,14 +88,14 @@ void attach_client_address(AttachmentState& state, const Result<std::string>& cg
 
 void act_inside(AttachmentState& state, const Netns& netns, const bpf::RedirectRules& rules,
                 const PnetChoice& choice, const Result<std::string>& cgroup,
-                RedirectChoice redirect) {
+                RedirectChoice redirect, bool table) {
   const Result<PathFacts> node = read_path_facts(look_at_node());
   const Result<NetnsVisit> visit = NetnsVisit::enter(netns);
   if (!visit) return note(state, Code::kNetns, to_string(visit.error()));
   hand_over(state, choice, encrypted_from_here(node));
   enter_kernel_pnet(state, choice);
   // Last: with it, the pod's connections depend on the sidecar.
-  auto installed = install_redirect(rules, {cgroup, pin_name(state.attachment)}, redirect);
+  auto installed = install_redirect(rules, {cgroup, pin_name(state.attachment)}, redirect, table);
   if (!installed) return note(state, installed.error().code, installed.error().message);
   state.redirect = std::move(installed->reading);
   state.redirect_cgroup = std::move(installed->cgroup);
@@ -112,6 +119,7 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
   if (!netns)
     note(state, Code::kNetns,
          "CNI_NETNS: " + in_quotes(request.netns) + ": " + to_string(netns.error()));
+  const std::optional<AttachmentState> before = container.load(request.attachment.ifname);
   // Recorded first, so that DEL finds it if this process is interrupted.
   if (netns && cgroup)
     state.option_cgroup = state.client_address_cgroup = state.redirect_cgroup = *cgroup;
@@ -128,7 +136,8 @@ Outcome<AttachmentState> set_up_pod(const Request& request, const NodeConfig& co
     if (!wishes.pnet_id.empty() && choice.note.pnet.empty()) note(state, Code::kPnet, choice.hint);
     const bpf::RedirectRules rules =
         redirect_rules(config, wishes, addresses_of(*request.previous_result));
-    act_inside(state, *netns, rules, choice, cgroup, config.redirect);
+    act_inside(state, *netns, rules, choice, cgroup, config.redirect,
+               before && may_have_table(*before));
   }
   state.finished = true;
   SMC_TRY(container.store(state));
@@ -146,9 +155,8 @@ void undo_pod(const AttachmentState& state) {
   if (!netns || netns->identity() != state.identity) return;
   const Result<NetnsVisit> visit = NetnsVisit::enter(*netns);
   if (!visit) return;
-  remove_redirect(redirect_place(state));
-  // An ADD that was interrupted may have come to the second choice.
-  if (!state.finished && !state.redirect_cgroup.empty()) remove_redirect({});
+  if (!state.redirect_cgroup.empty()) (void)bpf::detach_redirect_filters();
+  if (may_have_table(state)) (void)remove_packet_filter();
   const Result<std::string> alias = read_loopback_alias();
   if (alias && alias->starts_with(kAliasPrefix)) (void)write_loopback_alias("");
   if (!state.kernel_pnet.empty()) (void)remove_kernel_pnet(state.kernel_pnet);

@@ -41,10 +41,11 @@ Outcome<void> check_redirect(RedirectChoice choice) {
 }
 
 Outcome<Redirect> install_redirect(const bpf::RedirectRules& rules, const ProgramPlace& place,
-                                   RedirectChoice choice) {
+                                   RedirectChoice choice, bool table) {
   std::string reason = "redirect is nftables";
   if (choice != RedirectChoice::kPacketFilter) {
     auto programs = install_programs(rules, place);
+    if (programs && table) (void)remove_packet_filter();
     if (programs || choice == RedirectChoice::kPrograms) return programs;
     reason = programs.error().message;
   } else if (place.cgroup) {
@@ -59,13 +60,6 @@ Outcome<bpf::RedirectReading> read_redirect(const bpf::RedirectPlace& place) {
   auto reading = bpf::read_redirect_programs(place);
   if (!reading) return fail(Code::kRedirect, place.cgroup + ": " + to_string(reading.error()));
   return std::move(*reading);
-}
-
-void remove_redirect(const bpf::RedirectPlace& place) {
-  if (place.cgroup.empty())
-    (void)remove_packet_filter();
-  else
-    (void)bpf::detach_redirect_programs(place);
 }
 
 bpf::RedirectReading without_gone_interfaces(bpf::RedirectReading reading) {

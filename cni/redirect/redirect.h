@@ -37,13 +37,12 @@ struct ProgramPlace {
 // Whether the kernel has what a redirect needs. Installs nothing.
 Outcome<void> check_redirect(RedirectChoice choice);
 
-// Replaces what is installed, of either kind. The error names the object or the program.
+// Replaces what is installed, of either kind; `table`: the packet filter may have ours, from
+// before. The error names the object or the program.
 Outcome<Redirect> install_redirect(const bpf::RedirectRules& rules, const ProgramPlace& place,
-                                   RedirectChoice choice);
+                                   RedirectChoice choice, bool table);
 // Without a cgroup: of the packet filter.
 Outcome<bpf::RedirectReading> read_redirect(const bpf::RedirectPlace& place);
-// Nothing installed is no error.
-void remove_redirect(const bpf::RedirectPlace& place);
 
 // Without the programs of interfaces that the network namespace of the calling thread has no more.
 bpf::RedirectReading without_gone_interfaces(bpf::RedirectReading reading);

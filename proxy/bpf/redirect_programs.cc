@@ -231,6 +231,12 @@ std::optional<SocketAddress> address_in(const sockaddr* address) {
   return found->with_port(0);
 }
 
+// The block that has this address only.
+Cidr alone(const SocketAddress& address) {
+  return Cidr::around(address.family(), bytes_of(address),
+                      static_cast<unsigned>(address.bytes().size()) * 8);
+}
+
 unsigned prefix_length_of(const SocketAddress& mask) {
   unsigned length = 0;
   for (const std::uint8_t byte : mask.bytes()) length += static_cast<unsigned>(std::popcount(byte));
@@ -259,9 +265,7 @@ std::vector<Cidr> near_blocks(const std::vector<LinkAddress>& own) {
   std::vector<Cidr> near;
   for (const char* text : {"0.0.0.0/32", "127.0.0.0/8", "::/128", "::1/128", "fe80::/10"})
     near.push_back(*Cidr::parse(text));
-  for (const LinkAddress& one : own)
-    near.push_back(Cidr::around(one.address.family(), bytes_of(one.address),
-                                static_cast<unsigned>(one.address.bytes().size()) * 8));
+  for (const LinkAddress& one : own) near.push_back(alone(one.address));
   return near;
 }
 
@@ -313,8 +317,7 @@ Result<void> fill_ports(const Skeleton& skeleton, std::initializer_list<PortList
 
 // IPv4 as ::ffff:a.b.c.d.
 void write_mapped(const SocketAddress& address, __u32* words) {
-  const fairlead_block block = block_of(Cidr::around(
-      address.family(), bytes_of(address), static_cast<unsigned>(address.bytes().size()) * 8));
+  const fairlead_block block = block_of(alone(address));
   std::copy(std::begin(block.address), std::end(block.address), words);
 }
 
@@ -447,8 +450,12 @@ Result<RedirectReading> read_redirect_programs(const RedirectPlace& place) {
 }
 
 Result<void> detach_redirect_programs(const RedirectPlace& place) {
-  collect_complaints();
   SMC_TRY(detach_redirect_programs_outside(place));
+  return detach_redirect_filters();
+}
+
+Result<void> detach_redirect_filters() {
+  collect_complaints();
   return for_each_interface(detach_filter);
 }
 

@@ -65,8 +65,10 @@ Result<RedirectReading> read_redirect_programs(const RedirectPlace& place);
 
 // A cgroup that is gone, or has no such program, is no error.
 Result<void> detach_redirect_programs(const RedirectPlace& place);
-// The same without the interfaces, for when the network namespace is gone.
+// Its two halves: what needs no network namespace, which may be gone, and the interfaces of the
+// calling thread's.
 Result<void> detach_redirect_programs_outside(const RedirectPlace& place);
+Result<void> detach_redirect_filters();
 
 // Removes pins of pods that ended without detach_redirect_programs().
 void remove_dead_pins();

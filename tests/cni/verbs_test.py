@@ -85,6 +85,21 @@ class Add(PluginTest):
         self.good("DEL", pod, redirect="programs")
         self.assertEqual(pod.snapshot(), before)
 
+    def test_another_kind_of_redirect_takes_the_place_of_the_first(self):
+        if cgroup_root() is None:
+            self.skipTest("no cgroup v2 hierarchy to be written")
+        pod = self.pod()
+        before = pod.redirect()
+        self.add(pod, redirect="nftables")
+        translated = pod.redirect()
+        self.assertIn("table inet fairlead", translated["nft"])
+        self.add(pod)
+        self.assert_set_up(pod)
+        self.add(pod, redirect="nftables")
+        self.assertEqual(pod.redirect(), translated)
+        self.good("DEL", pod)
+        self.assertEqual(pod.redirect(), before)
+
     def test_hands_over_and_attaches_the_option_program(self):
         pod = self.pod()
         answer = self.add(pod)
