@@ -2,7 +2,8 @@
 """What the redirect costs: redis-benchmark between two pods that are redirected by programs, by nf_tables, and not at
 all, in turns. Needs root, redis, the bridge plugin and a build.
 
-  FAIRLEAD_CNI=build/release/cni/fairlead-cni FAIRLEAD_BIN=build/release/proxy tests/bench/redirected.py
+  FAIRLEAD_CNI=build/release/cni/fairlead-cni FAIRLEAD_BIN=build/release/proxy FAIRLEAD_NODE=build/release/cni/fairlead-node \\
+      tests/bench/redirected.py
 
 Environment: FAIRLEAD_TURNS, how often each kind has its turn (default 4); FAIRLEAD_SMC=false for the fallback to TCP.
 The last line says how many connections the kernel tracks in the client's pod afterwards.

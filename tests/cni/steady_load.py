@@ -200,7 +200,7 @@ class Crowd:
                 if self.fresh_failed or any(talk.failed for talk in self.talks):
                     self.losses += 1
                 self.forget()
-                # Who was lost while it waited for its turn would get two turns, and hear its answers twice.
+                # A connection that failed while it was in the list would be in it twice, and ask twice.
                 self.due = collections.deque(one for one in self.due if not one[1].failed)
                 for talk in self.talks:
                     if talk.failed:
