@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/linux/descriptors.h"
-#include "unit/rdma/descriptor_limit.h"
+#include "descriptor_limit.h"
 
 namespace fairlead::rdma::shm {
 namespace {

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <future>
 
-#include "unit/rdma/descriptor_limit.h"
+#include "descriptor_limit.h"
 
 namespace fairlead {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/linux/socket_file.h"
 #include "base/linux/unix_socket.h"
-#include "unit/rdma/descriptor_limit.h"
+#include "descriptor_limit.h"
 
 namespace fairlead {
 namespace {

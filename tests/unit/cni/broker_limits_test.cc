@@ -21,7 +21,7 @@
 #include "cni/node/broker/broker_closer.h"
 #include "cni/node/broker/broker_unread.h"
 #include "cni/node/broker/shared_quota.h"
-#include "unit/cni/own_folder.h"
+#include "own_folder.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
-#include "unit/cni/own_folder.h"
+#include "own_folder.h"
 
 namespace fairlead::cni::node {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "cni/node/agent/agent_metrics.h"
-#include "unit/cni/own_folder.h"
+#include "own_folder.h"
 
 namespace fairlead::cni::node {
 namespace {

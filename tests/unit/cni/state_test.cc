@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/linux/files.h"
-#include "unit/cni/own_folder.h"
+#include "own_folder.h"
 
 namespace fairlead::cni {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "unit/cni/own_folder.h"
+#include "own_folder.h"
 
 namespace fairlead::ctl {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 
-#include "unit/cni/own_folder.h"
+#include "own_folder.h"
 
 namespace fairlead::ctl {
 namespace {

@@ -5,9 +5,9 @@
 #include <cerrno>
 #include <vector>
 
+#include "descriptor_limit.h"
 #include "event/socket_buffers.h"
 #include "socket_pair.h"
-#include "unit/rdma/descriptor_limit.h"
 
 namespace fairlead::event {
 namespace {

@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "descriptor_limit.h"
 #include "rdma/shm/connect/shm_broker_connector.h"
 #include "rdma/shm/shm_limits.h"
-#include "unit/rdma/descriptor_limit.h"
 #include "unit/rdma/other_end.h"
 #include "unit/rdma/played_broker.h"
 #include "unit/rdma/set_of_descriptors.h"

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "broker/shared_objects.h"
+#include "descriptor_limit.h"
 #include "rdma/shm/shm_limits.h"
-#include "unit/rdma/descriptor_limit.h"
 
 namespace fairlead::rdma::shm {
 namespace {
