@@ -94,7 +94,8 @@ class Contacts:
 
     def lure(self, victim, in_frames, count, ends=False):
         """A connection of the victim's application to this pod. Its listener announces frames or not."""
-        with socket.socket() as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as call:
+        with socket.socket() as listener, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as call, \
+                socket.create_server(("0.0.0.0", LURE_PORT)):  # only a port with a listener is redirected
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if in_frames:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, frames.PRIORITY_WANTED)
