@@ -23,6 +23,38 @@
  * socket, at once; that of a SYN cookie for a round trip more. */
 #define FAIRLEAD_REDIRECT_ARRIVING_MAX 1024
 
+/* Destinations of which the sidecar has told something. Beyond the limit, those used least recently
+ * are forgotten. */
+#define FAIRLEAD_REDIRECT_TOLD_MAX 2048
+
+/* How the sidecar tells: it calls connect(2) for a UDP socket to the destination. The priority of
+ * the socket (SO_PRIORITY, which needs no right up to 6) says what; port 0 stands for all
+ * destinations. The call fails with EPERM, by which the sidecar knows that it was heard.
+ * getsockname(2) of such an IPv4 socket reports the number of connections that were left alone:
+ * address and port are its lower 48 bits. */
+#define FAIRLEAD_REDIRECT_LEVELS 4  /* priorities 1 to 4: left alone, for longer and longer */
+#define FAIRLEAD_REDIRECT_ANSWERS 5 /* has answered a dial lately */
+#define FAIRLEAD_REDIRECT_UNKNOWN 6 /* neither of both, any more */
+
+/* 5, 30, 180 and 600. */
+static inline unsigned int fairlead_direct_seconds(unsigned int level) {
+  unsigned int seconds = 5;
+  if (level > 1) seconds *= 6;
+  if (level > 2) seconds *= 6;
+  return level > 3 ? 600 : seconds;
+}
+#define FAIRLEAD_REDIRECT_ANSWERS_SECONDS 10
+
+/* A connection to a destination that has not answered lately is held: its SYN has an empty option
+ * of TCP Fast Open, so the sidecar accepts it at once, while the SYN/ACK is dropped on lo. The
+ * priority of the accepted socket is then FAIRLEAD_HELD. The sidecar dials, and either sets it to
+ * 0, whereupon the next SYN/ACK passes, or resets the connection. Other priorities say how the
+ * application's connect(2) fails by that. */
+#define FAIRLEAD_HELD 5
+#define FAIRLEAD_HELD_HOST_UNREACHABLE 2 /* EHOSTUNREACH */
+#define FAIRLEAD_HELD_NET_UNREACHABLE 3  /* ENETUNREACH */
+#define FAIRLEAD_HELD_SILENT 4           /* not by that: the SYN is repeated */
+
 /* Lists of ports in the map of ports. */
 #define FAIRLEAD_REDIRECT_SKIP_OUTBOUND 0
 #define FAIRLEAD_REDIRECT_SKIP_INBOUND 1

@@ -17,6 +17,7 @@
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define TC_ACT_UNSPEC (-1)
+#define TC_ACT_SHOT 2
 #define TCP_HEADER_BYTES 20
 #define TCP_HEADER_READ 14    /* ports, numbers, length and flags */
 #define HEADERS_BYTES_MAX 138 /* Ethernet with a VLAN, IPv4 with options, TCP with options */
@@ -218,6 +219,8 @@ int fairlead_syn(struct __sk_buff* skb) {
   struct segment segment = {};
   if (!read_segment(skb, &segment)) return TC_ACT_UNSPEC;
   if ((segment.flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN) return TC_ACT_UNSPEC;
+  /* It is for the pod's own applications, and would accept each SYN that asks for TCP Fast Open. */
+  if (segment.port == outbound_port) return TC_ACT_SHOT;
   struct arrival arrival = {};
   set_arrival(&segment, &arrival);
   __u32 present = 1;

@@ -11,13 +11,23 @@
  * The loopback address of IPv4 depends on the destination, so that the source ports of the pod
  * suffice for each destination, as they do without a redirect. IPv6 has one loopback address only.
  *
- * The sidecar's own sockets are known by its uid. Connections to the pod itself are left alone.
+ * The sidecar's own sockets are known by its uid. Connections to the pod itself are left alone, and
+ * so are those to destinations of which the sidecar has told that (redirect.h says how).
  */
 #include <linux/bpf.h> /* first: the next one uses its types */
 
 #include "redirect_common.bpf.h"
 
 #define SOCK_STREAM 1
+#define SOCK_DGRAM 2
+#define SOL_SOCKET 1
+#define SO_PRIORITY 12
+#define SOL_TCP 6
+#define TCP_SYNCNT 7
+#define TCP_SYN 0x02
+#define TCP_FAST_OPEN_KIND 34
+#define TCP_FAST_OPEN_BYTES 2
+#define NANOSECONDS_PER_SECOND 1000000000ull
 
 /* Set before the programs are loaded. `own_address` is the pod's main address of each family that
  * it has, IPv4 first, as ::ffff:a.b.c.d. */
@@ -27,6 +37,10 @@ const volatile bool has_family[2] = {};
 const volatile __u32 own_address[2][4] = {};
 /* Sockets of other network namespaces are not ours. 0: all are. */
 const volatile __u64 netns_cookie = 0;
+/* Of held connections: how long until the first SYN is repeated, in jiffies, and how often it is,
+ * so that connect(2) takes as long as without a redirect. */
+const volatile __u32 held_timeout = 1;
+const volatile __u32 held_retries = 14;
 
 /* IPv4 as ::ffff:a.b.c.d. Network order. */
 struct endpoint {
@@ -37,8 +51,9 @@ struct endpoint {
 enum role { APPLICATION = 1, SIDECAR = 2 };
 struct original {
   struct endpoint to;
-  __u16 role;  /* whose socket it is in */
-  __u16 bound; /* the application has chosen its address itself */
+  __u16 role; /* whose socket it is in */
+  __u8 bound; /* the application has chosen its address itself */
+  __u8 held;  /* the sidecar is to dial before the application is connected */
 };
 
 /* Within one call of connect(2), from the cookie of the socket. A call that fails early leaves its
@@ -98,13 +113,38 @@ struct {
   __type(value, struct source);
 } sources SEC(".maps");
 
+/* What the sidecar has told of a destination. */
+struct told {
+  __u64 until; /* as bpf_ktime_get_ns() */
+  __u32 epoch;
+  __u32 direct; /* the destination is left alone; else it has answered */
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, FAIRLEAD_REDIRECT_TOLD_MAX);
+  __type(key, struct endpoint);
+  __type(value, struct told);
+} told SEC(".maps");
+
+/* Entries of another epoch have no effect. */
+volatile __u32 told_epoch = 0;
+__u64 direct_connections = 0;
+
 static __always_inline bool is_mapped(const __u32* address) {
   return address[0] == 0 && address[1] == 0 && address[2] == MAPPED_WORD;
 }
 
+enum knowledge { UNKNOWN, ANSWERS, DIRECT };
+
+static __always_inline enum knowledge known_of(const struct endpoint* to) {
+  struct told* entry = bpf_map_lookup_elem(&told, to);
+  if (!entry || entry->epoch != told_epoch || entry->until < bpf_ktime_get_ns()) return UNKNOWN;
+  return entry->direct ? DIRECT : ANSWERS;
+}
+
 /* `port` in network order. */
 static __always_inline bool leads_to_sidecar(struct bpf_sock_addr* ctx, struct bpf_sock* socket,
-                                             const struct endpoint* to) {
+                                             const struct endpoint* to, enum knowledge* knowledge) {
   __u16 port = bpf_ntohs((__u16)to->port);
   if (netns_cookie != 0 && bpf_get_netns_cookie(ctx) != netns_cookie) return false;
   if (!has_family[is_mapped(to->address) ? 0 : 1]) return false;
@@ -113,10 +153,41 @@ static __always_inline bool leads_to_sidecar(struct bpf_sock_addr* ctx, struct b
   /* A connection to this port could not be told from one to the sidecar's listener itself. */
   if (port == 0 || port == outbound_port || has_port(FAIRLEAD_REDIRECT_SKIP_OUTBOUND, port))
     return false;
+  *knowledge = known_of(to);
+  if (*knowledge == DIRECT) {
+    __sync_fetch_and_add(&direct_connections, 1);
+    return false;
+  }
   struct fairlead_block block = {128,
                                  {to->address[0], to->address[1], to->address[2], to->address[3]}};
   if (bpf_map_lookup_elem(&skipped, &block)) return false;
   return bpf_map_lookup_elem(&included, &block) != 0;
+}
+
+/* What a UDP socket of the sidecar says, 0 for nothing. */
+static __always_inline __u32 word_of(struct bpf_sock_addr* ctx) {
+  struct bpf_sock* socket = ctx->sk;
+  if (ctx->type != SOCK_DGRAM || !socket) return 0;
+  __u32 word = socket->priority;
+  return word <= FAIRLEAD_REDIRECT_UNKNOWN ? word : 0;
+}
+
+static __always_inline bool is_told(struct bpf_sock_addr* ctx, const struct endpoint* to) {
+  __u32 word = word_of(ctx);
+  if (word == 0) return false;
+  if (to->port == 0) {
+    ++told_epoch;
+  } else if (word == FAIRLEAD_REDIRECT_UNKNOWN) {
+    bpf_map_delete_elem(&told, to);
+  } else {
+    __u32 seconds = word == FAIRLEAD_REDIRECT_ANSWERS ? FAIRLEAD_REDIRECT_ANSWERS_SECONDS
+                                                      : fairlead_direct_seconds(word);
+    struct told entry = {.until = bpf_ktime_get_ns() + seconds * NANOSECONDS_PER_SECOND,
+                         .epoch = told_epoch,
+                         .direct = word != FAIRLEAD_REDIRECT_ANSWERS};
+    bpf_map_update_elem(&told, to, &entry, BPF_ANY);
+  }
+  return true;
 }
 
 /* A socket may be connected again, after a failure, to a destination that is left alone. */
@@ -127,9 +198,9 @@ static __always_inline void forget(struct bpf_sock_addr* ctx, struct bpf_sock* s
 }
 
 static __always_inline bool keep(struct bpf_sock_addr* ctx, struct bpf_sock* socket,
-                                 const struct endpoint* to) {
+                                 const struct endpoint* to, enum knowledge knowledge) {
   __u64 cookie = bpf_get_socket_cookie(ctx);
-  struct original original = {.to = *to, .role = APPLICATION};
+  struct original original = {.to = *to, .role = APPLICATION, .held = knowledge != ANSWERS};
   original.bound = socket->src_ip4 != 0 || socket->src_ip6[0] != 0 || socket->src_ip6[1] != 0 ||
                    socket->src_ip6[3] != 0;
   bpf_sk_storage_delete(&originals, socket);
@@ -153,14 +224,16 @@ static __always_inline bool is_sidecar(void) {
 
 SEC("cgroup/connect4")
 int fairlead_conn4(struct bpf_sock_addr* ctx) {
-  struct bpf_sock* socket = tcp_socket(ctx);
-  if (!socket || is_sidecar()) return 1;
   struct endpoint to = {{0, 0, MAPPED_WORD, ctx->user_ip4}, (__u16)ctx->user_port};
-  if (!leads_to_sidecar(ctx, socket, &to)) {
+  if (is_sidecar()) return is_told(ctx, &to) ? 0 : 1;
+  struct bpf_sock* socket = tcp_socket(ctx);
+  if (!socket) return 1;
+  enum knowledge knowledge = UNKNOWN;
+  if (!leads_to_sidecar(ctx, socket, &to, &knowledge)) {
     forget(ctx, socket);
     return 1;
   }
-  if (!keep(ctx, socket, &to)) return 1;
+  if (!keep(ctx, socket, &to, knowledge)) return 1;
   ctx->user_ip4 = loopback_for(&to);
   ctx->user_port = bpf_htons(outbound_port);
   return 1;
@@ -168,15 +241,17 @@ int fairlead_conn4(struct bpf_sock_addr* ctx) {
 
 SEC("cgroup/connect6")
 int fairlead_conn6(struct bpf_sock_addr* ctx) {
-  struct bpf_sock* socket = tcp_socket(ctx);
-  if (!socket || is_sidecar()) return 1;
   struct endpoint to = {{ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]},
                         (__u16)ctx->user_port};
-  if (!leads_to_sidecar(ctx, socket, &to)) {
+  if (is_sidecar()) return is_told(ctx, &to) ? 0 : 1;
+  struct bpf_sock* socket = tcp_socket(ctx);
+  if (!socket) return 1;
+  enum knowledge knowledge = UNKNOWN;
+  if (!leads_to_sidecar(ctx, socket, &to, &knowledge)) {
     forget(ctx, socket);
     return 1;
   }
-  if (!keep(ctx, socket, &to)) return 1;
+  if (!keep(ctx, socket, &to, knowledge)) return 1;
   if (is_mapped(to.address)) {
     ctx->user_ip6[3] = loopback_for(&to);
   } else {
@@ -256,6 +331,12 @@ int fairlead_peer6(struct bpf_sock_addr* ctx) {
 SEC("cgroup/getsockname4")
 int fairlead_name4(struct bpf_sock_addr* ctx) {
   struct endpoint name;
+  if (is_sidecar() && word_of(ctx) != 0) {
+    __u64 count = direct_connections;
+    ctx->user_ip4 = (__u32)count;
+    ctx->user_port = (__u16)(count >> 32);
+    return 1;
+  }
   if (own_name(ctx, &name)) set_name4(ctx, &name);
   return 1;
 }
@@ -299,13 +380,43 @@ static __always_inline void begin_connection(struct bpf_sock_ops* ops) {
   struct pair pair = {};
   set_pair(ops, APPLICATION, &pair);
   bpf_map_update_elem(&connecting, &pair, &kept->to, BPF_ANY);
+  bool held = kept->held;
   bpf_map_delete_elem(&pending, &cookie);
   /* To hear of its failure. */
-  bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+  __u32 wanted = BPF_SOCK_OPS_STATE_CB_FLAG;
+  if (held) {
+    int retries = (int)held_retries;
+    bpf_setsockopt(ops, SOL_TCP, TCP_SYNCNT, &retries, sizeof retries);
+    wanted |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
+  }
+  bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | wanted);
+}
+
+static __always_inline bool is_held(struct bpf_sock_ops* ops) {
+  struct bpf_sock* socket = ops->sk;
+  if (!socket || bpf_ntohl(ops->remote_port) != outbound_port) return false;
+  struct original* original = bpf_sk_storage_get(&originals, socket, 0, 0);
+  return original && original->held;
 }
 
 static __always_inline void end_callbacks(struct bpf_sock_ops* ops) {
-  bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_STATE_CB_FLAG);
+  __u32 wanted = BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
+  bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~wanted);
+}
+
+/* A SYN/ACK that is dropped must be repeated soon, and so must the SYN that asks for it. */
+static __always_inline bool repeats_soon(struct bpf_sock_ops* ops) {
+  return ops->local_port == outbound_port || is_held(ops);
+}
+
+static __always_inline bool is_held_syn(struct bpf_sock_ops* ops) {
+  return (ops->skb_tcp_flags & TCP_SYN) != 0 && is_held(ops);
+}
+
+/* Asks for a cookie of TCP Fast Open. The sidecar's listener wants none, and accepts. */
+static __always_inline void write_option(struct bpf_sock_ops* ops) {
+  __u8 option[TCP_FAST_OPEN_BYTES] = {TCP_FAST_OPEN_KIND, TCP_FAST_OPEN_BYTES};
+  bpf_store_hdr_opt(ops, option, sizeof option, 0);
 }
 
 /* A failed socket needs no memory, however many of them an application keeps. */
@@ -330,12 +441,39 @@ static __always_inline void accept_connection(struct bpf_sock_ops* ops) {
     original->to = *to;
     original->role = SIDECAR;
   }
+  if (!(ops->skb_tcp_flags & TCP_SYN)) {
+    bpf_map_delete_elem(&connecting, &pair);
+    return;
+  }
+  /* By TCP Fast Open: the application is not connected yet, and its SYN may come again. */
+  int held = FAIRLEAD_HELD;
+  bpf_setsockopt(ops, SOL_SOCKET, SO_PRIORITY, &held, sizeof held);
+  bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
+static __always_inline void change_state(struct bpf_sock_ops* ops) {
+  __u32 from = ops->args[0], to = ops->args[1];
+  if (from == BPF_TCP_SYN_SENT && to == BPF_TCP_CLOSE) fail_connection(ops);
+  if (from != BPF_TCP_SYN_RECV || ops->local_port != outbound_port) return;
+  end_callbacks(ops);
+  if (to != BPF_TCP_ESTABLISHED) return;
+  struct pair pair = {};
+  set_pair(ops, SIDECAR, &pair);
   bpf_map_delete_elem(&connecting, &pair);
 }
 
 SEC("sockops")
 int fairlead_ops(struct bpf_sock_ops* ops) {
   switch (ops->op) {
+    case BPF_SOCK_OPS_TIMEOUT_INIT: /* a reply is for all programs of the socket */
+      if (repeats_soon(ops)) ops->reply = held_timeout;
+      break;
+    case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+      if (is_held_syn(ops)) bpf_reserve_hdr_opt(ops, TCP_FAST_OPEN_BYTES, 0);
+      break;
+    case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
+      if (is_held_syn(ops)) write_option(ops);
+      break;
     case BPF_SOCK_OPS_TCP_CONNECT_CB:
       begin_connection(ops);
       break;
@@ -343,7 +481,7 @@ int fairlead_ops(struct bpf_sock_ops* ops) {
       if (bpf_ntohl(ops->remote_port) == outbound_port) end_callbacks(ops);
       break;
     case BPF_SOCK_OPS_STATE_CB:
-      if (ops->args[0] == BPF_TCP_SYN_SENT && ops->args[1] == BPF_TCP_CLOSE) fail_connection(ops);
+      change_state(ops);
       break;
     case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
       if (ops->local_port == outbound_port) accept_connection(ops);

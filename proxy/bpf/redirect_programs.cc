@@ -16,7 +16,10 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -27,6 +30,7 @@
 #include "base/linux/handle.h"
 #include "bpf/cgroup_programs.h"
 #include "bpf/client_address_program.h"
+#include "redirect_answer.skel.h"
 #include "redirect_arrival.skel.h"
 #include "redirect_connect.skel.h"
 
@@ -34,6 +38,7 @@ namespace fairlead::bpf {
 namespace {
 
 using ConnectSkeleton = Handle<redirect_connect_bpf, redirect_connect_bpf__destroy>;
+using AnswerSkeleton = Handle<redirect_answer_bpf, redirect_answer_bpf__destroy>;
 using ArrivalSkeleton = Handle<redirect_arrival_bpf, redirect_arrival_bpf__destroy>;
 using Link = Handle<bpf_link, bpf_link__destroy>;
 using Interfaces = std::unique_ptr<struct if_nameindex, decltype(&if_freenameindex)>;
@@ -57,6 +62,7 @@ constexpr Hook kHooks[] = {
     {"fairlead_conn6", BPF_CGROUP_INET6_CONNECT},
 };
 constexpr const char* kSynName = "fairlead_syn";
+constexpr const char* kAnswerName = "fairlead_answer";
 constexpr const char* kLookupName = "fairlead_lookup";
 
 // The kernel attaches a program to a network namespace only by a link, which lives as long as
@@ -67,6 +73,10 @@ constexpr const char* kPinFolder = "/sys/fs/bpf/fairlead";
 // Of our filter on each interface. Others choose low numbers by habit; the kernel runs these first.
 constexpr __u32 kFilterHandle = 0xfa1;
 constexpr __u32 kFilterPriority = 0xfa1e;
+
+// Bit of net.ipv4.tcp_fastopen that lets listeners ask for it; for IPv6, too.
+constexpr const char* kFastOpenSetting = "/proc/sys/net/ipv4/tcp_fastopen";
+constexpr unsigned kFastOpenOfServers = 2;
 
 // Calls `visit` with the index and name of each interface of the calling thread's network namespace
 // but lo, until it fails.
@@ -350,6 +360,20 @@ Result<void> fill_sources(const bpf_map* map, const std::vector<LinkAddress>& ow
   return {};
 }
 
+// connect(2) of Linux gives up about 130 seconds after the first of its SYNs, whose intervals
+// double.
+constexpr double kConnectSeconds = 128;
+
+// The shortest timeout that the kernel knows is a jiffy.
+void set_held(redirect_connect_bpf& skeleton) {
+  timespec jiffy{};
+  if (::clock_getres(CLOCK_MONOTONIC_COARSE, &jiffy) != 0 || jiffy.tv_nsec <= 0) return;
+  const double seconds = static_cast<double>(jiffy.tv_nsec) / 1e9;
+  skeleton.rodata->held_timeout = 1;
+  skeleton.rodata->held_retries =
+      static_cast<__u32>(std::lround(std::log2(kConnectSeconds / seconds))) - 1;
+}
+
 Result<ConnectSkeleton> load_connect(const RedirectRules& rules) {
   collect_complaints();
   ConnectSkeleton skeleton(redirect_connect_bpf__open());
@@ -358,6 +382,7 @@ Result<ConnectSkeleton> load_connect(const RedirectRules& rules) {
   skeleton->rodata->proxy_uid = rules.proxy_uid;
   skeleton->rodata->outbound_port = rules.outbound_port;
   skeleton->rodata->netns_cookie = own_netns_cookie();
+  set_held(*skeleton);
   set_own(*skeleton, rules, own);
   const auto lists = {PortList{FAIRLEAD_REDIRECT_SKIP_OUTBOUND, rules.skip_outbound}};
   announce_ports(*skeleton, lists);
@@ -385,8 +410,37 @@ Result<ArrivalSkeleton> load_arrival(const RedirectRules& rules) {
   return skeleton;
 }
 
-Result<void> attach_all(int cgroup, const std::string& pin, const redirect_arrival_bpf& arrival,
-                        const redirect_connect_bpf& connect) {
+Result<AnswerSkeleton> load_answer(const RedirectRules& rules) {
+  AnswerSkeleton skeleton(redirect_answer_bpf__open());
+  if (!skeleton) return load_error(errno, kComplaints);
+  skeleton->rodata->outbound_port = rules.outbound_port;
+  if (const int rc = redirect_answer_bpf__load(skeleton.get()); rc != 0)
+    return load_error(-rc, kComplaints);
+  return skeleton;
+}
+
+// Without it, connections of applications are not held. The setting is that of the network
+// namespace of the calling thread.
+void allow_fast_open() {
+  const Result<std::string> before = read_file(kFastOpenSetting, 16);
+  if (!before) return;
+  const unsigned value = static_cast<unsigned>(std::strtoul(before->c_str(), nullptr, 10));
+  if ((value & kFastOpenOfServers) != 0) return;
+  const FileDescriptor file(::open(kFastOpenSetting, O_WRONLY | O_CLOEXEC));
+  const std::string text = std::to_string(value | kFastOpenOfServers);
+  if (file) (void)::write(file.get(), text.data(), text.size());
+}
+
+Result<void> attach_answer(const redirect_answer_bpf& answer) {
+  const unsigned loopback = ::if_nametoindex("lo");
+  if (loopback == 0) return system_error("loopback interface of the pod", errno);
+  return attach_filter(loopback, answer.progs.fairlead_answer);
+}
+
+Result<void> attach_all(int cgroup, const std::string& pin, const redirect_answer_bpf& answer,
+                        const redirect_arrival_bpf& arrival, const redirect_connect_bpf& connect) {
+  allow_fast_open();
+  SMC_TRY(attach_answer(answer));
   SMC_TRY(attach_lookup(pin, arrival.progs.fairlead_lookup));
   SMC_TRY(for_each_interface([&arrival](unsigned interface, const char*) {
     return attach_filter(interface, arrival.progs.fairlead_syn);
@@ -404,6 +458,7 @@ Result<void> check_redirect_programs() {
   SMC_TRY(require_bpf_file_system());
   SMC_TRY(load_connect(RedirectRules{}));
   SMC_TRY(load_arrival(RedirectRules{}));
+  SMC_TRY(load_answer(RedirectRules{}));
   return {};
 }
 
@@ -412,10 +467,11 @@ Result<RedirectReading> attach_redirect_programs(const RedirectPlace& place,
   const FileDescriptor directory = SMC_TRY(open_cgroup(place.cgroup));
   const ConnectSkeleton connect = SMC_TRY(load_connect(rules));
   const ArrivalSkeleton arrival = SMC_TRY(load_arrival(rules));
+  const AnswerSkeleton answer = SMC_TRY(load_answer(rules));
   // Two of the programs at one connect(2) would take the sidecar's address for a destination.
   SMC_TRY(detach_redirect_programs(place));
   if (const Result<void> attached =
-          attach_all(directory.get(), path_of_pin(place.pin), *arrival, *connect);
+          attach_all(directory.get(), path_of_pin(place.pin), *answer, *arrival, *connect);
       !attached) {
     (void)detach_redirect_programs(place);
     return Error(attached.error());
@@ -445,6 +501,8 @@ Result<RedirectReading> read_redirect_programs(const RedirectPlace& place) {
     return id ? Result<void>() : Result<void>(id.error());
   });
   if (!asked) return Error(asked.error());
+  if (const unsigned loopback = ::if_nametoindex("lo"); loopback != 0)
+    add(std::string(kAnswerName) + "/lo", SMC_TRY(filter_of(loopback)));
   add(kLookupName, SMC_TRY(program_of(path_of_pin(place.pin))));
   return reading;
 }
@@ -456,6 +514,8 @@ Result<void> detach_redirect_programs(const RedirectPlace& place) {
 
 Result<void> detach_redirect_filters() {
   collect_complaints();
+  if (const unsigned loopback = ::if_nametoindex("lo"); loopback != 0)
+    SMC_TRY(detach_filter(loopback, "lo"));
   return for_each_interface(detach_filter);
 }
 
