@@ -82,6 +82,7 @@ struct FallbackInfo {
   std::string_view sentence;  // what happened
   std::string_view hint;      // what to do about it
   bool peer_only;             // no condition here gives it, only the Decline of a peer
+  bool lasts = true;          // the next connection to the same destination would meet it, too
 };
 
 // Which alerts count the connections of a reason (docs/alerts.md).

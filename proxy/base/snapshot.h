@@ -98,6 +98,15 @@ struct DecisionRow {
   std::vector<std::string> steps;  // "peer's SYN/ACK carried the SMC option", …
 };
 
+// A destination to which connections of applications go directly, for `fairleadctl destinations`.
+struct DestinationRow {
+  std::string destination;
+  std::string reason;  // why it does not lead to SMC-R
+  std::uint32_t reason_code = 0;
+  double learned_seconds = 0;  // since it was learned
+  double left_seconds = 0;     // until a connection comes through the sidecar again
+};
+
 struct WorkerSnapshot {
   unsigned worker = 0;
   std::vector<ConnectionRow> connections;

@@ -18,6 +18,11 @@ bool only_withheld(const DeviceRegistry& devices, const Place& place) {
 
 StageResult dial_failed(SessionResources& session, int error) {
   SessionServices& services = session.services;
+  if (session.outbound() && session.arrival == Arrival::kRedirected) {
+    services.network.refuse_application(*session.app, error);
+    if (services.destinations != nullptr)
+      services.destinations->failed(session.destination, session.now());
+  }
   if (error == EMFILE || error == ENFILE) {
     services.admission.note_refusal(session.outbound() ? *session.app : *session.net,
                                     Admission::Refusal::kDescriptors);
@@ -113,6 +118,11 @@ StageResult OutboundDial::handle(Ready, TimePoint now) {
 StageResult OutboundDial::connected(TimePoint now) {
   SessionServices& services = session_.services;
   session_.deadlines.cancel(DeadlineKind::kDial);
+  if (session_.arrival == Arrival::kRedirected) {
+    services.network.answer_application(*session_.app);
+    if (services.destinations != nullptr)
+      services.destinations->answered(session_.destination, now);
+  }
   if (!session_.memory.bound(*session_.net, SocketMemory::Leg::kNet))
     return session_.refuse_for_memory();
   const auto handshake = [&](std::optional<FallbackCause> declined_for) {

@@ -86,6 +86,9 @@ class Session final : public StageHost {
   void end(const char* reset_why, TimePoint now);
   // REQUIRES: the connection is in frames.
   SessionReport::ShortEnd short_end(const smc::Deferral& frames) const;
+  bool redirected() const;
+  // Who wants to know what becomes of the connection. May be null.
+  Destinations* taught() const;
   // Ends the last stage.
   void leave_stage(TimePoint now);
 

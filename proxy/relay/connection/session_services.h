@@ -15,6 +15,7 @@
 #include "relay/pipes/tcp_relay.h"
 #include "relay/worker/admission.h"
 #include "relay/worker/decision_log.h"
+#include "relay/worker/destinations.h"
 #include "relay/worker/fallback_log.h"
 #include "relay/worker/network.h"
 #include "smc/clc/negotiate.h"
@@ -57,6 +58,7 @@ struct SessionServices {
   FallbackLog& fallbacks;
   DecisionLog& decisions;
   AnnouncingPeers& announcing;
+  Destinations* destinations;  // null where every connection comes through the sidecar
   TcpRelayResources& tcp;
 };
 

@@ -21,7 +21,7 @@ bool may_carry_links(const rdma::Port& port) {
 
 DeviceRegistry::DeviceRegistry(const config::Config& config, const PeerId& peer_id,
                                LinkGroupRegistry& groups, GroupResources& shared,
-                               const DeviceUsers& users)
+                               DeviceUsers& users)
     : config_(config),
       peer_id_(peer_id),
       groups_(groups),
@@ -46,6 +46,7 @@ Result<void> DeviceRegistry::add(std::unique_ptr<rdma::Device> device,
     groups_.peers().for_each([&](Group& group) {
       group.handle_port(added, port.number, Group::PortChange::kUp, shared_.now());
     });
+  users_.device_added();
   return {};
 }
 

@@ -20,10 +20,12 @@
 
 namespace fairlead::relay {
 
-// Tells whether anything other than a link group uses a device.
+// What uses devices besides link groups.
 class DeviceUsers {
  public:
   virtual bool uses(const DeviceSlot& slot) const = 0;
+  // Peers that were out of reach may be within reach now.
+  virtual void device_added() {}
 
  protected:
   ~DeviceUsers() = default;
@@ -46,7 +48,7 @@ class DeviceRegistry final : public FdHandler {
   // All arguments outlive the registry. `peer_id` is this worker's. Keeps `shared.devices` up to
   // date.
   DeviceRegistry(const config::Config& config, const PeerId& peer_id, LinkGroupRegistry& groups,
-                 GroupResources& shared, const DeviceUsers& users);
+                 GroupResources& shared, DeviceUsers& users);
 
   const PeerId& peer_id() const { return peer_id_; }
 
@@ -118,7 +120,7 @@ class DeviceRegistry final : public FdHandler {
   const PeerId& peer_id_;
   LinkGroupRegistry& groups_;
   GroupResources& shared_;
-  const DeviceUsers& users_;
+  DeviceUsers& users_;
   const BufferSizes sizes_;
   FdWatcher* watcher_ = nullptr;
   FallbackReason no_device_ = FallbackReason::kNoRdmaDevice;

@@ -35,6 +35,11 @@ class Network : public Clock {
   virtual Result<ApplicationLeg> dial_application(const SocketAddress& to,
                                                   const SocketAddress& client,
                                                   unsigned memory_level) = 0;
+  // The peer of this application has been dialled. If its connect(2) waits for that, it succeeds,
+  // or fails with `error` once the stream is reset.
+  virtual void answer_application(event::Stream&) {}
+  virtual void refuse_application(event::Stream&, int /*error*/) {}
+
   // Begins to connect to a host that may have a proxy. The SYN carries `announce` if the kernel
   // side can add it. `client` is the application whose connection was redirected here, or null. If
   // its address is one of this host, the peer sees the address, but not the port.

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/linux/descriptors.h"
 #include "bpf/client_address_probe.h"
+#include "bpf/held_connection.h"
 #include "bpf/tcp_option.h"
 #include "event/socket_buffers.h"
 #include "event/tcp_stream.h"
@@ -209,6 +210,12 @@ void SocketNetwork::prepare_application_listener(int fd) const {
   // after days (nf_conntrack_tcp_timeout_close_wait, _established). Then the sidecar's packets are
   // not translated any more, and the application never learns what became of the connection.
   event::keep_alive(fd, kRedirectKeepAlive);
+}
+
+void SocketNetwork::answer_application(event::Stream& app) { bpf::answer_held(app.descriptor()); }
+
+void SocketNetwork::refuse_application(event::Stream& app, int error) {
+  bpf::refuse_held(app.descriptor(), error);
 }
 
 }  // namespace fairlead::relay

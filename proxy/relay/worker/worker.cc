@@ -40,10 +40,22 @@ Worker::Worker(WorkerSettings settings, Network& network, WorkerStats& stats)
       admission_(settings_.limits, budget_, stats, network, group_resources_.lines),
       devices_(*settings_.config, settings_.offer.peer_id, groups_, group_resources_, *this),
       groups_(group_resources_, settings_.index, settings_.seed),
-      services_{*this,      *settings_.config, settings_.offer, settings_.subnets,
-                network,    timers_,           stats,           group_resources_.lines,
-                admission_, devices_,          groups_,         fallbacks_,
-                decisions_, announcing_,       tcp_resources_} {
+      services_{*this,
+                *settings_.config,
+                settings_.offer,
+                settings_.subnets,
+                network,
+                timers_,
+                stats,
+                group_resources_.lines,
+                admission_,
+                devices_,
+                groups_,
+                fallbacks_,
+                decisions_,
+                announcing_,
+                settings_.destinations,
+                tcp_resources_} {
   tcp_resources_.budget = &budget_;
 }
 
@@ -190,6 +202,10 @@ void Worker::grant_permit(std::uint64_t session) {
   const auto found = sessions_.find(session);
   SMC_ASSERT(found != sessions_.end(), session);
   found->second->handle(PermitGranted{}, network_.now());
+}
+
+void Worker::device_added() {
+  if (settings_.destinations != nullptr) settings_.destinations->forget_all();
 }
 
 bool Worker::uses(const DeviceSlot& slot) const {

@@ -46,6 +46,7 @@ struct WorkerSettings {
   unsigned index = 0;
   unsigned workers = 1;
   const config::Config* config = nullptr;  // outlives the worker
+  Destinations* destinations = nullptr;    // outlives the worker; null: nothing is learned
   smc::LocalOffer offer;
   LocalSubnetsOf subnets = [](const SocketAddress&) { return std::nullopt; };
   AdmissionLimits limits;
@@ -120,6 +121,7 @@ class Worker final : public SessionHost, public DeviceUsers {
   void grant_permit(std::uint64_t session) override;
   bool many_active() const override { return active_.many(); }
   bool uses(const DeviceSlot& slot) const override;
+  void device_added() override;
 
  private:
   void run(std::deque<Session*>& ready);

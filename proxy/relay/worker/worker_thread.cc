@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "bpf/held_connection.h"
 #include "event/origdst/original_destination.h"
 
 namespace fairlead::relay {
@@ -105,9 +106,10 @@ Result<std::unique_ptr<event::Listener>> WorkerThread::open(const config::Listen
   event::ListenerHandlers handlers = handlers_of(listener);
   if (listener.mode == config::ListenerMode::kTproxy)
     handlers.before_bind = event::allow_foreign_addresses;
-  handlers.before_listen = [this, direction = listener.direction](int fd) -> Result<void> {
-    if (direction == Direction::kInbound) return network_.prepare_peer_listener(fd);
+  handlers.before_listen = [this, &listener](int fd) -> Result<void> {
+    if (listener.direction == Direction::kInbound) return network_.prepare_peer_listener(fd);
     network_.prepare_application_listener(fd);
+    if (listener.mode == config::ListenerMode::kRedirect) bpf::let_hold(fd);
     return {};
   };
   auto opened = SMC_TRY(
@@ -155,6 +157,9 @@ void WorkerThread::accepted(const config::Listener& listener,
           : event::tproxy_destination(stream->descriptor(), listener.listen);
   if (destination && destination->redirected) {
     stats_->redirected.add();
+    // A silent end of this process would leave connect(2) waiting.
+    if (listener.direction == Direction::kOutbound && bpf::is_held(stream->descriptor()))
+      stream->reset_if_lost();
     return worker_->accept(listener.direction, destination->address, std::move(stream),
                            Arrival::kRedirected);
   }

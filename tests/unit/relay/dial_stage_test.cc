@@ -112,6 +112,51 @@ class OutboundDialTest : public DialTest {
   Placed rnic = add_device();
 };
 
+class RedirectedDialTest : public OutboundDialTest {
+ protected:
+  void dial_redirected() {
+    open(Direction::kOutbound);
+    session->arrival = Arrival::kRedirected;
+    begin<OutboundDial>();
+  }
+};
+
+TEST_F(RedirectedDialTest, TheApplicationIsAnsweredWhenThePeerHasAnswered) {
+  dial_redirected();
+  EXPECT_EQ(network.applications_answered, 0U);
+  answer();
+  EXPECT_EQ(network.applications_answered, 1U);
+  EXPECT_EQ(told_answering, std::vector{destination});
+}
+
+TEST_F(RedirectedDialTest, TheApplicationIsRefusedAsTheDialWas) {
+  destinations.answered(destination, network.now());
+  dial_redirected();
+  answer(EHOSTUNREACH);
+  EXPECT_EQ(network.application_refused_with, EHOSTUNREACH);
+  EXPECT_EQ(network.applications_answered, 0U);
+  EXPECT_EQ(told_forgotten, std::vector{destination});
+}
+
+TEST_F(RedirectedDialTest, ADialThatFailsAtOnceRefusesToo) {
+  network.dial_error = ENETUNREACH;
+  dial_redirected();
+  EXPECT_EQ(network.application_refused_with, ENETUNREACH);
+}
+
+TEST_F(RedirectedDialTest, ADialThatNobodyAnswersIsSilent) {
+  dial_redirected();
+  wait(config.limits.dial_timeout);
+  EXPECT_EQ(network.application_refused_with, ETIMEDOUT);
+}
+
+TEST_F(RedirectedDialTest, AnApplicationThatCameToAListenerIsNotAsked) {
+  dial_out();
+  answer();
+  EXPECT_EQ(network.applications_answered, 0U);
+  EXPECT_TRUE(told_answering.empty());
+}
+
 class OutboundObstacleTest : public OutboundDialTest,
                              public testing::WithParamInterface<OutboundDialTest::Obstacle> {
  protected:

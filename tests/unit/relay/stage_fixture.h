@@ -76,6 +76,8 @@ class FakeNetwork final : public Network {
     if (client != nullptr) redirected_client = *client;
     return dial(to);
   }
+  void answer_application(event::Stream&) override { ++applications_answered; }
+  void refuse_application(event::Stream&, int error) override { application_refused_with = error; }
   void probe_peer(event::Stream&) override { ++probed; }
   bool option_available() const override { return has_option; }
   bpf::Announced option_answered(event::Stream&) override { return answered; }
@@ -97,6 +99,8 @@ class FakeNetwork final : public Network {
   std::optional<SocketAddress> redirected_client;
   std::optional<SocketAddress> application_client;
   int probed = 0;
+  unsigned applications_answered = 0;
+  std::optional<int> application_refused_with;
 
  private:
   Result<std::unique_ptr<event::Stream>> dial(const SocketAddress& to) {
@@ -306,6 +310,19 @@ class StageTest : public testing::Test {
   FallbackLog fallbacks;
   DecisionLog decisions;
   AnnouncingPeers announcing;
+  // What the redirect programs hear of destinations.
+  std::vector<SocketAddress> told_answering, told_forgotten;
+  Destinations destinations{
+      {.leave_alone = [](const SocketAddress&, unsigned) { return Result<void>(); },
+       .answers = [this](const SocketAddress& to) -> Result<void> {
+         told_answering.push_back(to);
+         return {};
+       },
+       .forget = [this](const SocketAddress& to) -> Result<void> {
+         told_forgotten.push_back(to);
+         return {};
+       },
+       .forget_all = [] { return Result<void>(); }}};
   GroupResources shared{.budget = &budget,
                         .timers = &timers,
                         .stats = &stats,
@@ -316,9 +333,9 @@ class StageTest : public testing::Test {
   Admission admission{kLimits, budget, stats, network, shared.lines};
   DeviceRegistry devices{config, offer.peer_id, groups, shared, worker};  // outlives the groups
   LinkGroupRegistry groups{shared, 0, 1};
-  SessionServices services{worker, config,    offer,        subnets,    network,
-                           timers, stats,     shared.lines, admission,  devices,
-                           groups, fallbacks, decisions,    announcing, tcp};
+  SessionServices services{worker,    config,       offer,         subnets, network, timers,
+                           stats,     shared.lines, admission,     devices, groups,  fallbacks,
+                           decisions, announcing,   &destinations, tcp};
   FakeSession host;
   std::optional<SessionResources> session;
   FakeStream* app = nullptr;  // of the session, as `net`
