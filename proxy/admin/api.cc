@@ -43,6 +43,7 @@ const AdminApi::Route AdminApi::kRoutes[] = {
     {"GET", "/links", "links", {}, {}, {}, links_answer},
     {"GET", "/devices", "ports of RDMA devices", {}, {}, {}, devices_answer},
     {"GET", "/fallbacks", "reasons for TCP, counted", {"all"}, &AdminApi::fallbacks},
+    {"GET", "/destinations", "where connections go directly", {}, &AdminApi::destinations},
     {"GET", "/why", "decisions about a peer", {"peer"}, {}, {}, why_answer},
     {"GET", "/doctor", "checks with findings and fixes", {}, {}, &AdminApi::doctor},
     {"GET", "/config", "the configuration in effect", {}, &AdminApi::config},

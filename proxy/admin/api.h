@@ -11,6 +11,7 @@
 //   GET  /links                    links alone
 //   GET  /devices                  ports of RDMA devices
 //   GET  /fallbacks?all=           reasons for TCP that occurred, or all of them
+//   GET  /destinations             where connections go directly, and how many did
 //   GET  /why?peer=                decisions about a peer (ADDR:PORT or ADDR), newest first
 //   GET  /doctor                   checks with findings and fixes
 //   GET  /config                   the configuration in effect, YAML
@@ -75,6 +76,7 @@ class AdminApi {
   event::HttpResponse ready(const event::HttpRequest& request);
   event::HttpResponse stats(const event::HttpRequest& request);
   event::HttpResponse fallbacks(const event::HttpRequest& request);
+  event::HttpResponse destinations(const event::HttpRequest& request);
   event::HttpResponse config(const event::HttpRequest& request);
   event::HttpResponse show_log_level(const event::HttpRequest& request);
   event::HttpResponse set_log_level_to(const event::HttpRequest& request);
@@ -86,6 +88,7 @@ class AdminApi {
 
   std::vector<std::string> not_ready_reasons();
   std::vector<Fact> facts() const;
+  DirectReport direct() const;
   bool draining() const;
 
   event::HttpServer& http_;

@@ -88,6 +88,20 @@ HttpResponse AdminApi::fallbacks(const HttpRequest& request) {
                        {{"fallbacks", fallbacks_json(sources_.stats, all == "true")}});
 }
 
+HttpResponse AdminApi::destinations(const HttpRequest&) {
+  const DirectReport report = direct();
+  Json rows = Json::array();
+  for (const DestinationRow& row : report.destinations) rows.push_back(to_json(row));
+  return json_response(http_status::kOk, {{"destinations", std::move(rows)},
+                                          {"direct_connections", report.connections},
+                                          {"unavailable", report.unavailable}});
+}
+
+DirectReport AdminApi::direct() const {
+  return sources_.direct ? sources_.direct()
+                         : DirectReport{.unavailable = "no connection is redirected"};
+}
+
 HttpResponse AdminApi::config(const HttpRequest&) {
   if (!sources_.config_dump)
     return error_response(http_status::kNotFound, "no configuration to show");
@@ -150,6 +164,7 @@ HttpResponse AdminApi::metrics(const GatheredSnapshot& snapshot) {
                                   .draining = draining(),
                                   .process = read_process_usage(),
                                   .tcp_losses = read_tcp_losses(),
+                                  .direct = direct(),
                                   .log_dropped = log_dropped_lines(),
                                   .http_refusals = &http_.refusals()})};
 }

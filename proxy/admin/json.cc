@@ -118,6 +118,14 @@ Json to_json(const DecisionRow& row) {
   return json;
 }
 
+Json to_json(const DestinationRow& row) {
+  return {{"destination", row.destination},
+          {"reason", row.reason},
+          {"reason_code", code_text(row.reason_code)},
+          {"learned_seconds", row.learned_seconds},
+          {"left_seconds", row.left_seconds}};
+}
+
 Json to_json(const Fact& fact) {
   return {{"name", fact.name},
           {"status", to_string(fact.status)},

@@ -20,6 +20,7 @@ Json to_json(const LinkRow& row);
 Json to_json(const LinkGroupRow& row);
 Json to_json(const DeviceRow& row);
 Json to_json(const DecisionRow& row);
+Json to_json(const DestinationRow& row);
 Json to_json(const Fact& fact);
 Json to_json(const BuildInfo& build);
 

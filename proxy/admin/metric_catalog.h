@@ -37,6 +37,8 @@ enum class Metric : std::uint8_t {
   kHandOverGap,
   kLogDropped,
   kClientAddress,
+  kDestinationsDirect,
+  kDirectConnections,
   kLinkGroups,
   kLinksActive,
   kLinks,

@@ -179,6 +179,15 @@ void add_client_addresses(Families& out, StatsSpan stats) {
             }));
 }
 
+void add_direct(Families& out, const DirectReport& direct) {
+  if (!direct.unavailable.empty()) return;
+  std::map<std::string, std::uint64_t> counts;
+  for (const DestinationRow& row : direct.destinations) ++counts[row.reason];
+  for (const auto& [reason, count] : counts)
+    out.set(Metric::kDestinationsDirect, {{"reason", reason}}, count);
+  out.set(Metric::kDirectConnections, direct.connections);
+}
+
 // In the order of RefusedFor.
 constexpr std::array<const char*, kRefusedFor> kRefusedForNames = {"limit", "denied", "handshake",
                                                                    "redirect"};
@@ -298,6 +307,7 @@ std::string render_metrics(const MetricsInput& input) {
   add_plain(out, input.stats);
   out.set(Metric::kLogDropped, input.log_dropped);
   add_client_addresses(out, input.stats);
+  add_direct(out, input.direct);
   add_links(out, input.snapshot);
   add_devices(out, input.snapshot);
   add_refused(out, input.stats);

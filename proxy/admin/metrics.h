@@ -23,6 +23,7 @@ struct MetricsInput {
   bool draining = false;
   ProcessUsage process;
   TcpLosses tcp_losses;
+  DirectReport direct;
   std::uint64_t log_dropped = 0;                       // lines
   const event::HttpRefusals* http_refusals = nullptr;  // of the admin server; null: none to show
 };

@@ -58,6 +58,13 @@ struct RedirectPorts {
   std::uint32_t user = 0;            // of the process, whose own connections are not redirected
 };
 
+// Which connections of applications go past the proxy.
+struct DirectReport {
+  std::string unavailable;        // why none does, as a sentence; empty: some may
+  std::uint64_t connections = 0;  // that went past since the pod's redirect was set up
+  std::vector<DestinationRow> destinations;
+};
+
 // Functions are called on the admin thread and must not block. An empty function means that the
 // proxy has no such thing: always ready, no facts, and so on.
 struct AdminSources {
@@ -86,6 +93,8 @@ struct AdminSources {
   std::function<std::vector<Fact>()> facts;
 
   RedirectPorts redirect;
+
+  std::function<DirectReport()> direct;
 };
 
 }  // namespace fairlead::admin

@@ -19,6 +19,7 @@
 #include "app/client_address_watch.h"
 #include "app/command_line.h"
 #include "app/connection_keeping.h"
+#include "app/direct_paths.h"
 #include "app/syn_option_setup.h"
 #include "base/linux/descriptors.h"
 #include "base/linux/stop_signals.h"
@@ -93,11 +94,13 @@ class Proxy {
       external_option_ = option.source == relay::OptionSource::kExternal;
     program_ = std::move(option.program);
     if (option.fact.status != admin::FactStatus::kOk) warn_no_option_program(option.fact);
+    if (const auto fact = direct_.fact()) facts_.push_back(*fact);
     const unsigned count = config::worker_count(config_);
     for (unsigned i = 0; i < count; ++i) {
-      workers_.push_back(
-          SMC_TRY(relay::WorkerThread::create(settings_for(config_, i, count), option.source,
-                                              program_ ? &*program_ : nullptr, frames_offer_)));
+      relay::WorkerSettings settings = settings_for(config_, i, count);
+      settings.destinations = direct_.destinations();
+      workers_.push_back(SMC_TRY(relay::WorkerThread::create(
+          std::move(settings), option.source, program_ ? &*program_ : nullptr, frames_offer_)));
     }
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
       devices_.give_to(worker->worker().devices());
@@ -273,6 +276,7 @@ class Proxy {
           (void)own.devices().set_port_state(device, PortNumber{port}, state);
         });
     };
+    sources.direct = [this] { return direct_.report(); };
     sources.config_dump = [this] { return config::to_yaml(config_); };
     sources.facts = [this] {
       const std::lock_guard lock(facts_mutex_);
@@ -319,6 +323,7 @@ class Proxy {
   std::atomic<bool> ready_{false};
   std::atomic<bool> draining_{false};
   DeviceFactory devices_;
+  DirectPaths direct_{config_};
   relay::FramesOffer frames_offer_;
   ConnectionKeeping keeping_{config_};
   std::vector<std::unique_ptr<relay::WorkerThread>> workers_;

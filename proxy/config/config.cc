@@ -76,6 +76,16 @@ std::string_view to_string(ClientAddressMode mode) {
   return "";
 }
 
+std::string_view to_string(DirectMode mode) {
+  switch (mode) {
+    case DirectMode::kAuto:
+      return "auto";
+    case DirectMode::kOff:
+      return "off";
+  }
+  return "";
+}
+
 std::string_view to_string(DeviceUse use) {
   switch (use) {
     case DeviceUse::kAuto:

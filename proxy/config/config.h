@@ -174,6 +174,12 @@ enum class ClientAddressMode : std::uint8_t {
   kOff,   // they see this pod's own address
 };
 
+// Whether connections of applications go past the proxy where SMC-R is not possible.
+enum class DirectMode : std::uint8_t {
+  kAuto,  // where the redirect of the pod can do that
+  kOff,   // every redirected connection goes through the proxy
+};
+
 struct ShmDevice {
   // devices.shm.enabled: default true.
   bool enabled = true;
@@ -331,6 +337,8 @@ struct Config {
   FallbackPolicy fallback = FallbackPolicy::kAllow;
   // client_address: auto or off. Default auto.
   ClientAddressMode client_address = ClientAddressMode::kAuto;
+  // direct: auto or off. Default auto.
+  DirectMode direct = DirectMode::kAuto;
   Devices devices;
   Buffers buffers;
   Memory memory;
@@ -353,6 +361,7 @@ std::string_view to_string(GidTypeChoice choice);
 std::string_view to_string(OptionProgram program);
 std::string_view to_string(FallbackPolicy policy);
 std::string_view to_string(ClientAddressMode mode);
+std::string_view to_string(DirectMode mode);
 std::string_view to_string(DeviceUse use);
 std::string_view to_string(LogFormat format);
 

@@ -37,6 +37,7 @@ constexpr EnumCodec kPrograms{std::array{OptionProgram::kAuto, OptionProgram::kA
 constexpr EnumCodec kFallbacks{std::array{FallbackPolicy::kAllow, FallbackPolicy::kDeny}};
 constexpr EnumCodec kClientAddressModes{
     std::array{ClientAddressMode::kAuto, ClientAddressMode::kOff}};
+constexpr EnumCodec kDirectModes{std::array{DirectMode::kAuto, DirectMode::kOff}};
 constexpr EnumCodec kDeviceUses{std::array{DeviceUse::kAuto, DeviceUse::kTrue, DeviceUse::kFalse}};
 constexpr EnumCodec kLevels{std::array{LogLevel::kTrace, LogLevel::kDebug, LogLevel::kInfo,
                                        LogLevel::kWarn, LogLevel::kError, LogLevel::kOff}};
@@ -148,6 +149,7 @@ std::vector<Key<Config>> resource_keys() {
   return {
       single<Config>("fallback", FAIRLEAD_MEMBER(fallback), kFallbacks),
       single<Config>("client_address", FAIRLEAD_MEMBER(client_address), kClientAddressModes),
+      single<Config>("direct", FAIRLEAD_MEMBER(direct), kDirectModes),
       single<Config>("devices.shm.enabled", FAIRLEAD_MEMBER(devices.shm.enabled), BooleanCodec{}),
       single<Config>("devices.shm.broker", FAIRLEAD_MEMBER(devices.shm.broker), kBrokerName),
       single<Config>("devices.verbs.enabled", FAIRLEAD_MEMBER(devices.verbs.enabled), kDeviceUses),

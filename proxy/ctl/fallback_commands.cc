@@ -1,4 +1,5 @@
-// fallbacks and why: the reasons for TCP, in numbers and for one peer.
+// fallbacks, why and destinations: the reasons for TCP, in numbers, for one peer, and where
+// connections therefore go past the proxy.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -83,6 +84,17 @@ void add_fallback_commands(CLI::App& app, Console& console) {
   fallbacks->footer("Examples:\n  fairleadctl fallbacks\n  fairleadctl fallbacks --all");
   fallbacks->callback(
       [&console, fallbacks] { show_fallbacks(console, fallbacks->count("--all") > 0); });
+
+  CLI::App* destinations =
+      app.add_subcommand("destinations", "Where connections go directly, past the proxy");
+  destinations->footer(
+      "Left is the time until a connection comes through the proxy again, which decides again.\n"
+      "Examples:\n"
+      "  fairleadctl destinations\n"
+      "  fairleadctl destinations -o json | jq .direct_connections");
+  destinations->callback([&console] {
+    if (const auto answer = console.get("/destinations")) console.show(*answer, destinations_text);
+  });
 
   CLI::App* why = app.add_subcommand("why", "The last decision about a peer, step by step");
   why->add_option("PEER", "ADDR:PORT or ADDR; without it, the last decision about anyone");

@@ -95,6 +95,19 @@ std::string connections_text(const Json& reply, bool details) {
   return table.empty() ? "no connections\n" : table.text();
 }
 
+std::string destinations_text(const Json& reply) {
+  const std::string unavailable = text(reply, "unavailable");
+  if (!unavailable.empty()) return "none: " + unavailable + "\n";
+  Table table(
+      {{"Destination"}, {"Reason"}, {"Code"}, {"Learned", Align::kRight}, {"Left", Align::kRight}});
+  for (const Json& row : list(reply, "destinations"))
+    table.add_row({text(row, "destination"), text(row, "reason"), text(row, "reason_code"),
+                   seconds_text(real(row, "learned_seconds")),
+                   seconds_text(real(row, "left_seconds"))});
+  return (table.empty() ? "no destination is left alone now\n" : table.text()) +
+         "connections that went directly: " + count_text(reply, "direct_connections") + "\n";
+}
+
 std::string link_groups_text(const Json& reply) {
   Table table({{"LG-ID"},
                {"Role"},

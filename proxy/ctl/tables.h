@@ -9,6 +9,7 @@
 namespace fairlead::ctl {
 
 std::string connections_text(const Json& reply, bool details);
+std::string destinations_text(const Json& reply);
 std::string link_groups_text(const Json& reply);
 std::string links_text(const Json& reply);
 std::string devices_text(const Json& reply);

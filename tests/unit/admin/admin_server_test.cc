@@ -169,7 +169,7 @@ TEST_F(AdminServerTest, TcpServesProbesAndMetricsOnly) {
   EXPECT_FALSE(proxy_.draining);
   EXPECT_EQ(proxy_.port_order, "");
   EXPECT_THAT(get("/metrics").body,
-              HasSubstr("fairlead_http_refused_total{reason=\"forbidden\"} 16\n"));
+              HasSubstr("fairlead_http_refused_total{reason=\"forbidden\"} 17\n"));
 }
 
 TEST_F(AdminServerTest, SocketIsForRootAndTheProxysUserOnly) {
@@ -396,7 +396,7 @@ TEST_F(AdminServerTest, KeysOfAnswers) {
   std::string text;
   for (const char* target :
        {"/stats?format=json", "/connections", "/linkgroups", "/links", "/devices", "/fallbacks",
-        "/why?peer=10.1.2.7:8080", "/doctor", "/logging"}) {
+        "/destinations", "/why?peer=10.1.2.7:8080", "/doctor", "/logging"}) {
     Keys keys;
     add_keys(get_json(target), "", keys);
     text += std::string("GET ") + target + "\n";

@@ -154,6 +154,7 @@ class CannedProxy {
     made.draining = [this] { return draining.load(); };
     made.config_dump = [] { return std::string("smc:\n  enabled: true\n"); };
     made.facts = [this] { return facts; };
+    made.direct = [this] { return direct; };
     return made;
   }
 
@@ -165,6 +166,12 @@ class CannedProxy {
   std::optional<unsigned> silent_worker;
   std::vector<std::string> not_ready;
   std::vector<Fact> facts = {{"option_program", FactStatus::kOk, "attached", ""}};
+  DirectReport direct = {
+      .unavailable = "",
+      .connections = 12,
+      .destinations = {{"10.1.2.9:80", "peer_not_injected", 0x0f000007, 2.5, 7.5},
+                       {"10.1.2.10:80", "peer_not_injected", 0x0f000007, 100, 80},
+                       {"[fd00::9]:443", "no_rdma_device", 0x03030002, 1, 599}}};
   std::atomic<bool> draining = false;
   std::string port_order;  // the last; read it when the answer has come
 };

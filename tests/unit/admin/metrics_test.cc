@@ -27,6 +27,7 @@ class Metrics : public testing::Test {
                            .ready = true,
                            .draining = false,
                            .process = read_process_usage(),
+                           .direct = proxy_.direct,
                            .http_refusals = &refusals_});
   }
 
@@ -73,6 +74,18 @@ TEST_F(Metrics, FallbackReasonsBecomeSeriesWhenTheyOccur) {
   EXPECT_EQ(found.at("fairlead_fallback_total{direction=\"inbound\",side=\"peer\","
                      "reason=\"no_rdma_device\",code=\"0x03030002\"}"),
             "6");
+}
+
+TEST_F(Metrics, DirectDestinationsAreCountedByReason) {
+  const auto found = series();
+  EXPECT_EQ(found.at("fairlead_destinations_direct{reason=\"peer_not_injected\"}"), "2");
+  EXPECT_EQ(found.at("fairlead_destinations_direct{reason=\"no_rdma_device\"}"), "1");
+  EXPECT_EQ(found.at("fairlead_direct_connections_total"), "12");
+  proxy_.direct.unavailable = "by configuration";
+  for (const auto& [name, value] : series()) {
+    EXPECT_FALSE(name.starts_with("fairlead_destinations")) << name;
+    EXPECT_FALSE(name.starts_with("fairlead_direct_")) << name;
+  }
 }
 
 TEST_F(Metrics, HistogramBucketsAreCumulative) {

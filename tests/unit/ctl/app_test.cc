@@ -25,8 +25,8 @@ TEST_F(Fairleadctl, ShortNamesOfTheSmcToolsWork) {
 }
 
 TEST_F(Fairleadctl, JsonIsTheAnswerOfTheProxy) {
-  for (const char* command : {"connections", "linkgroups", "links", "devices", "fallbacks", "why",
-                              "stats", "version", "doctor", "log-level"}) {
+  for (const char* command : {"connections", "linkgroups", "links", "devices", "fallbacks",
+                              "destinations", "why", "stats", "version", "doctor", "log-level"}) {
     const Outcome outcome = ask({command, "-o", "json"});
     EXPECT_TRUE(nlohmann::json::accept(outcome.out)) << command << ": " << outcome.out;
     EXPECT_EQ(outcome.err, "") << command;
@@ -129,8 +129,8 @@ TEST(FairleadctlUsage, MistakesReturnTwoAndHelpReturnsZero) {
 
 TEST(FairleadctlUsage, EveryCommandHasHelpWithAnExample) {
   for (const char* command :
-       {"connections", "linkgroups", "links", "devices", "fallbacks", "why", "stats", "doctor",
-        "drain", "port", "log-level", "version", "completion"}) {
+       {"connections", "linkgroups", "links", "devices", "fallbacks", "destinations", "why",
+        "stats", "doctor", "drain", "port", "log-level", "version", "completion"}) {
     const Outcome outcome = run_with({command, "--help"});
     EXPECT_EQ(outcome.exit_code, 0) << command;
     EXPECT_THAT(outcome.out, testing::AllOf(HasSubstr(std::string("fairleadctl ") + command),

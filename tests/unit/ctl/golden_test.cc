@@ -29,6 +29,7 @@ TEST(Golden, EachAnswerHasItsText) {
            {"linkgroups", link_groups_text(answer("linkgroups"))},
            {"links", links_text(answer("links"))},
            {"devices", devices_text(answer("devices"))},
+           {"destinations", destinations_text(answer("destinations"))},
            {"fallbacks", fallbacks_text(answer("fallbacks"))},
            {"stats", stats_text(answer("stats"))},
            {"why", decisions_text(why, false)},
@@ -43,6 +44,10 @@ TEST(EmptyAnswers, AreSentences) {
   EXPECT_EQ(link_groups_text(nothing), "no link groups\n");
   EXPECT_EQ(links_text(nothing), "no links\n");
   EXPECT_EQ(devices_text(nothing), "no devices\n");
+  EXPECT_EQ(destinations_text(nothing),
+            "no destination is left alone now\nconnections that went directly: -\n");
+  EXPECT_EQ(destinations_text(parse_json(R"({"unavailable": "by configuration"})")),
+            "none: by configuration\n");
   EXPECT_EQ(fallbacks_text(nothing), "no fallbacks\n");
   EXPECT_EQ(decisions_text(nothing, true), "");
 }

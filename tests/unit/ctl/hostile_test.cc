@@ -58,8 +58,8 @@ TEST(HostileProxy, NoCommandPrintsItsControlCharacters) {
                                                     {"why", "--all"},
                                                     {"why", "--expect", "smcr"},
                                                     {"port", "shm0", "1", "up"}};
-  for (const char* one :
-       {"linkgroups", "links", "devices", "fallbacks", "stats", "doctor", "log-level", "version"})
+  for (const char* one : {"linkgroups", "links", "devices", "destinations", "fallbacks", "stats",
+                          "doctor", "log-level", "version"})
     commands.push_back({one});
   for (std::vector<const char*>& command : commands) {
     const Outcome table = server.ask(command);

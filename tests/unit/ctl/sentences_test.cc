@@ -112,6 +112,7 @@ TEST_F(Sentences, EveryColumnAndCounterHasItsValue) {
            {"linkgroups", {"linkgroups"}},
            {"links", {"links"}},
            {"devices", {"devices"}},
+           {"destinations", {"destinations"}},
            {"fallbacks", {"fallbacks"}},
            {"stats", {"stats"}},
            {"why", {"why", "--all"}}}) {
