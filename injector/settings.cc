@@ -43,6 +43,8 @@ const TextField kTextFields[] = {
      false},
     {"fallback", &Settings::fallback, nullptr, "", false, "fallback"},
     {"clientAddress", &Settings::client_address, nullptr, "", false, "client-address"},
+    {"direct", &Settings::direct, nullptr, "", false, "direct"},
+    {"sharedMemory", &Settings::shared_memory, nullptr, "", false, "shared-memory"},
     {"logLevel", &Settings::log_level, nullptr, "", false, "log-level"},
     {"logFormat", &Settings::log_format, nullptr, "", false, "log-format"},
     {"shutdownGracePeriod", &Settings::grace_period, nullptr, "", false, "shutdown-grace-period"},

@@ -34,6 +34,8 @@ struct Settings {
   std::uint16_t admin_port = kubernetes::kAdminPort;  // "adminPort"
   std::string fallback = "allow";                     // "fallback"
   std::string client_address = "enabled";             // "clientAddress"
+  std::string direct = "enabled";                     // "direct"
+  std::string shared_memory = "disabled";             // "sharedMemory"
   std::string log_level = "info";                     // "logLevel"
   std::string log_format = "logfmt";                  // "logFormat"
   std::string grace_period = "30s";                   // "shutdownGracePeriod"

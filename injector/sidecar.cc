@@ -89,6 +89,9 @@ Json environment(const Settings& settings, const Wishes& wishes, const Resources
   // Left out where it is the proxy's own default.
   if (wish_or(wishes, "client-address", settings.client_address) == "disabled")
     add("FAIRLEAD_CLIENT_ADDRESS", "off");
+  if (wish_or(wishes, "direct", settings.direct) == "disabled") add("FAIRLEAD_DIRECT", "off");
+  if (wish_or(wishes, "shared-memory", settings.shared_memory) == "disabled")
+    add("FAIRLEAD_DEVICES_SHM_ENABLED", "false");
   if (!wants.memory_limit.empty())
     add("FAIRLEAD_MEMORY_LIMIT",
         std::to_string(memory_bytes(wants.memory_limit).value_or(0) / kBufferShare));

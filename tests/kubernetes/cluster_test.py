@@ -84,7 +84,7 @@ class RealCluster(unittest.TestCase):
 
     def install(self, verb, *settings):
         self.shown(self.helm, verb, "fairlead", helm.CHART, *SYSTEM, "--create-namespace", "--wait", "--set",
-                   f"image.repository={containers.FAIRLEAD}", *rnic_access(), *settings)
+                   f"image.repository={containers.FAIRLEAD},proxy.sharedMemory=enabled", *rnic_access(), *settings)
 
     def wait_agent(self):
         """With one node, --wait treats a DaemonSet without a ready pod as ready, because one may be unavailable."""

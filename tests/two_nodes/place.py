@@ -23,6 +23,7 @@ PNET = "NETA"
 FABRIC_MTU = 9000
 VALUES = f"""
 image: {{repository: {containers.FAIRLEAD}}}
+proxy: {{sharedMemory: enabled}}
 nodePools:
   - {{name: roce, pnet: {{id: {PNET}, rnics: [rxe0/1]}}}}
 """

@@ -47,6 +47,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- dict "version" .Chart.AppVersion "revision" $p.revision "image" (include "fairlead.image" .)
     "imagePullPolicy" .Values.image.pullPolicy "concurrency" (int $p.concurrency)
     "adminPort" (int $p.adminPort) "fallback" $p.fallback "clientAddress" $p.clientAddress
+    "direct" $p.direct "sharedMemory" $p.sharedMemory
     "logLevel" (include "fairlead.logLevel" (dict "Values" .Values "level" $p.logLevel))
     "logFormat" $p.logFormat "seccompProfile" $p.seccompProfile "shutdownGracePeriod" $p.shutdownGracePeriod
     "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit
