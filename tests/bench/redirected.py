@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What the redirect costs: redis-benchmark between two pods that are redirected by programs, by nf_tables, and not at
-all, in turns. Needs root, redis, the bridge plugin and a build.
+"""What the redirect costs: redis-benchmark between two pods in turns, redirected by programs, by nf_tables, and not at all;
+to a server without a sidecar, which is left alone (direct); and with HAProxy as the sidecar of both pods, redirected by
+nf_tables. Needs root, redis, haproxy, the bridge plugin and a build.
 
   FAIRLEAD_CNI=build/release/cni/fairlead-cni FAIRLEAD_BIN=build/release/proxy FAIRLEAD_NODE=build/release/cni/fairlead-node \\
       tests/bench/redirected.py
@@ -21,7 +22,31 @@ import plugin  # pylint: disable=wrong-import-position
 import wired  # pylint: disable=wrong-import-position
 from wired import harness  # pylint: disable=wrong-import-position
 
-KINDS = ("none", "nftables", "programs")
+KINDS = ("none", "direct", "nftables", "programs", "haproxy")
+# As a sidecar: a connection goes on to where it was to go.
+HAPROXY = """
+global
+  maxconn 20000
+  nbthread 1
+defaults
+  mode tcp
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+listen all
+  bind :4540
+  bind :4543
+  server original 0.0.0.0:0
+"""
+HAPROXY_RULES = """
+add table ip sidecar
+add chain ip sidecar out { type nat hook output priority -101; }
+add chain ip sidecar in { type nat hook prerouting priority -101; }
+add rule ip sidecar out meta skuid 2201 return
+add rule ip sidecar out oifname lo return
+add rule ip sidecar out ip daddr 10.0.0.0/8 meta l4proto tcp redirect to :4540
+add rule ip sidecar in iifname eth0 meta l4proto tcp redirect to :4543
+"""
 LOADS = {"GET, 50 connections": ("-n", "120000", "-c", "50"), "GET, 1 connection": ("-n", "15000", "-c", "1"),
          "a connection for each GET, 8 at a time": ("-n", "6000", "-c", "8", "-k", "0")}
 TURNS = int(os.environ.get("FAIRLEAD_TURNS", "4"))
@@ -34,9 +59,18 @@ class Redirected(wired.WiredTest):
         self.addCleanup(self.remove, pod)
         pod.inside("ip", "link", "set", "lo", "up")
         pod.result = self.call_bridge("ADD", pod)
-        if kind != "none":
-            self.good("ADD", pod, plugin.IN, cniVersion="1.0.0", redirect=kind)
+        if kind == "haproxy":
+            pod.inside("nft", HAPROXY_RULES)
+        elif kind != "none":
+            self.good("ADD", pod, plugin.IN, cniVersion="1.0.0", redirect="nftables" if kind == "nftables" else "programs")
         return pod
+
+    def haproxy(self, pod):
+        config = self.folder / "haproxy.cfg"
+        config.write_text(HAPROXY, encoding="ascii")
+        config.chmod(0o644)
+        self.spawn(pod.command_in_cgroup("setpriv", "--reuid=2201", "--regid=2201", "--clear-groups", "haproxy", "-f", str(config)))
+        harness.wait_until(lambda: ":4543" in pod.inside("ss", "-Hltn"), "haproxy", 20)
 
     def rate(self, server, client, words):
         done = subprocess.run(client.command_in_cgroup("redis-benchmark", "-h", server.address(), "-t", "get", "--csv", *words),
@@ -47,9 +81,13 @@ class Redirected(wired.WiredTest):
     def test_rates(self):
         pods = {kind: (self.redirected_pod(kind), self.redirected_pod(kind)) for kind in KINDS}
         for kind, (server, client) in pods.items():
-            if kind != "none":
-                self.sidecar(server, f"server-{kind}", SMC)
+            if kind == "haproxy":
+                self.haproxy(server)
+                self.haproxy(client)
+            elif kind != "none":
                 self.sidecar(client, f"client-{kind}", SMC)
+                if kind != "direct":
+                    self.sidecar(server, f"server-{kind}", SMC)
             self.redis(server)
         rates = {(load, kind): [] for load in LOADS for kind in KINDS}
         for _ in range(TURNS):

@@ -4,7 +4,12 @@ own pod. The programs of the pods are in their cgroups, as a runtime puts them."
 import contextlib
 import errno
 import os
+import select
+import shutil
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import unittest
 from pathlib import Path
@@ -75,12 +80,102 @@ class Redirect(wired.WiredTest):
         for proxy in (self.outbound, self.inbound):
             harness.wait_until(lambda proxy=proxy: proxy.metrics().connections("short") == 1, f"a short connection of {proxy.name}", 20)
 
+    def failed_connect(self, port, host=None):
+        """The errno of connect(2)."""
+        with self.client.application():
+            asking = socket.socket()
+        with asking, self.assertRaises(OSError) as failed:
+            asking.settimeout(harness.seconds(20))
+            asking.connect((host or self.server.address(), port))
+        return failed.exception.errno
+
     def test_a_port_without_a_listener_refuses_whoever_has_the_option(self):
-        """The sidecar of the client has accepted the connection by then, and resets it."""
         self.pods()
-        with self.assertRaises(ConnectionError):
-            self.ask(self.client, 7001)
+        for _ in range(3):
+            self.assertEqual(self.failed_connect(7001), errno.ECONNREFUSED)
         self.assertEqual(self.inbound.metrics().connections("tcp") + self.inbound.smcr_connections(), 0)
+
+    def test_a_port_that_answered_and_is_closed_refuses_again(self):
+        """connect(2) is trusted for some seconds after an answer: one connection is reset instead."""
+        self.pods()
+        listener = self.listen(self.server, 7012)
+        thread = threading.Thread(target=echo, args=(listener,), daemon=True)
+        thread.start()
+        self.assertEqual(self.ask(self.client, 7012), b"hello")
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+        with self.assertRaises(ConnectionError):
+            self.ask(self.client, 7012)
+        self.assertEqual(self.failed_connect(7012), errno.ECONNREFUSED)
+
+    def test_a_destination_out_of_reach_fails_as_directly(self):
+        self.pods()
+        for kind, error in (("unreachable", errno.EHOSTUNREACH), ("throw", errno.ENETUNREACH)):
+            self.client.inside("ip", "route", "replace", kind, "10.254.7.1")
+            if kind == "throw":
+                self.client.inside("ip", "route", "del", "default")
+            self.assertEqual(self.failed_connect(80, "10.254.7.1"), error)
+
+    def test_connect_to_a_silent_host_waits_beyond_the_dials_of_the_sidecar(self):
+        self.pods({"limits": {"dial_timeout": "100ms"}})
+        self.server.inside("nft", "add table ip silent; add chain ip silent in { type filter hook input priority 0; };"
+                           "add rule ip silent in tcp dport 7013 drop")
+        self.serve(self.server, 7013)
+        with self.client.application():
+            asking = socket.socket()
+        with asking:
+            asking.setblocking(False)
+            self.assertEqual(asking.connect_ex((self.server.address(), 7013)), errno.EINPROGRESS)
+            harness.wait_until(lambda: self.outbound.log().count("event=dial_failed") >= 3, "three dials", 20)
+            self.assertEqual(select.select([], [asking], [], 0), ([], [], []))
+            self.server.inside("nft", "delete table ip silent")
+            self.assertEqual(select.select([], [asking], [], harness.seconds(30))[1], [asking])
+            self.assertEqual(asking.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), 0)
+            asking.setblocking(True)
+            asking.sendall(b"hello")
+            self.assertEqual(asking.recv(64), b"hello")
+
+    def run_application(self, *words):
+        return subprocess.run(self.client.command_in_cgroup(*words), capture_output=True, text=True, check=False, timeout=harness.seconds(60))
+
+    def test_programs_that_go_by_connect_find_who_listens(self):
+        """Nobody listens at the first of two addresses."""
+        self.pods()
+        refused = self.wired_pod(plugin.IN).address()
+        self.spawn(self.server.command_in_cgroup("python3", "-B", "-m", "http.server", "7014", "--directory", str(self.folder)),
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        harness.wait_until(lambda: ":7014" in self.server.inside("ss", "-Hltn"), "the server", 20)
+        for _ in range(3):
+            done = self.run_application("curl", "-sS", "-o", "/dev/null", "-w", "%{http_code} %{remote_ip}", "--resolve",
+                                        f"web:7014:{refused},{self.server.address()}", "http://web:7014/")
+            self.assertEqual((done.stdout, done.stderr), (f"200 {self.server.address()}", ""))
+        done = self.run_application(sys.executable, "-c", "import socket, sys; socket.create_connection((sys.argv[1], 7014))", refused)
+        self.assertIn("ConnectionRefusedError", done.stderr)
+
+    @unittest.skipUnless(shutil.which("pg_isready"), "pg_isready is not there")
+    def test_libpq_sees_a_closed_port(self):
+        self.pods()
+        hosts = f"{self.server.address()},{self.wired_pod(plugin.IN).address()}"
+        done = self.run_application("pg_isready", "-h", self.server.address(), "-p", "7017")
+        self.assertEqual((done.returncode, done.stdout.split(" - ")[-1]), (2, "no response\n"))
+        done = self.run_application("psql", f"host={hosts} port=7017 user=nobody dbname=none connect_timeout=10", "-c", "select 1")
+        self.assertEqual(done.stderr.count("Connection refused"), 2, done.stderr)
+
+    def test_a_sidecar_that_is_killed_lets_no_client_wait(self):
+        self.pods()
+        self.server.inside("nft", "add table ip silent; add chain ip silent in { type filter hook input priority 0; };"
+                           "add rule ip silent in tcp dport 7016 drop")
+        with self.client.application():
+            asking = socket.socket()
+        with asking:
+            asking.setblocking(False)
+            self.assertEqual(asking.connect_ex((self.server.address(), 7016)), errno.EINPROGRESS)
+            harness.wait_until(lambda: self.outbound.get_json("/connections")["connections"], "the dial", 20)
+            self.outbound.expected_exit = -signal.SIGKILL
+            self.outbound.process.kill()
+            self.assertEqual(select.select([], [asking], [], harness.seconds(20))[1], [asking])
+            self.assertEqual(asking.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), errno.ECONNREFUSED)
 
     def test_a_listener_that_comes_and_goes_is_followed(self):
         self.pods()
@@ -147,6 +242,82 @@ class Redirect(wired.WiredTest):
         with self.assertRaises(OSError) as refused:
             self.ask(client, 7004)
         self.assertEqual(refused.exception.errno, errno.ECONNREFUSED)
+
+    def plain_server(self, port):
+        """A pod that was injected, but whose sidecar does not run."""
+        self.server, self.client = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
+        self.outbound = self.sidecar(self.client, "client")
+        self.serve(self.server, port)
+        return f"{self.server.address()}:{port}"
+
+    def carried(self):
+        return sum(self.outbound.metrics().connections(transport) for transport in ("tcp", "smcr", "short"))
+
+    def ask_until(self, port, wanted, what):
+        """Asks until one of the connections has gone through the sidecar."""
+        before = self.carried()
+
+        def through():
+            self.assertEqual(self.ask(self.client, port), b"hello")
+            return self.carried() > before
+        harness.wait_until(through, what, 60)
+        self.assertEqual(self.outbound.ctl("why", f"{self.server.address()}:{port}")["decisions"][0]["transport"], wanted)
+
+    def test_what_cannot_gain_goes_past_the_sidecar(self):
+        destination = self.plain_server(7007)
+        for _ in range(20):
+            self.assertEqual(self.ask(self.client, 7007), b"hello")
+        self.assertEqual(self.carried(), 1)
+        self.assertEqual(self.outbound.metrics().value("fairlead_direct_connections_total"), 19)
+        self.assertEqual(self.outbound.metrics().value("fairlead_destinations_direct", reason="peer_not_injected"), 1)
+        known = self.outbound.ctl("destinations")
+        self.assertEqual([(row["destination"], row["reason"]) for row in known["destinations"]], [(destination, "peer_not_injected")])
+        self.assertEqual(known["direct_connections"], 19)
+        steps = self.outbound.ctl("why", destination)["decisions"][0]["steps"]
+        self.assertTrue(any("directly" in step for step in steps), steps)
+
+    def test_a_peer_that_gets_a_sidecar_is_found(self):
+        self.plain_server(7008)
+        self.assertEqual(self.ask(self.client, 7008), b"hello")
+        self.assertEqual(self.ask(self.client, 7008), b"hello")
+        self.assertEqual(self.carried(), 1)
+        self.sidecar(self.server, "server")
+        self.ask_until(7008, "smcr", "a connection over SMC-R")
+        self.assertEqual(self.outbound.ctl("destinations")["destinations"], [])
+        through = self.carried()
+        for _ in range(5):
+            self.assertEqual(self.ask(self.client, 7008), b"hello")
+        self.assertEqual(self.carried(), through + 5)
+
+    def test_the_next_sidecar_learns_anew(self):
+        self.plain_server(7009)
+        for _ in range(3):
+            self.assertEqual(self.ask(self.client, 7009), b"hello")
+        self.assertEqual(self.carried(), 1)
+        self.outbound.finish()
+        self.outbound = self.sidecar(self.client, "client2")
+        for _ in range(3):
+            self.assertEqual(self.ask(self.client, 7009), b"hello")
+        self.assertEqual(self.carried(), 1)
+
+    def test_what_must_be_smc_never_goes_past_the_sidecar(self):
+        self.server, self.client = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
+        self.outbound = self.sidecar(self.client, "client", {"fallback": "deny"})
+        self.serve(self.server, 7010)
+        for _ in range(3):
+            with self.assertRaises(ConnectionError):
+                self.ask(self.client, 7010)
+        self.assertEqual(self.outbound.metrics().value("fairlead_connections_refused_total", reason="denied"), 3)
+        self.assertEqual(self.outbound.ctl("destinations")["destinations"], [])
+
+    def test_all_connections_pass_the_sidecar_where_that_is_wanted(self):
+        self.server, self.client = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
+        self.outbound = self.sidecar(self.client, "client", {"direct": "off"})
+        self.serve(self.server, 7011)
+        for _ in range(5):
+            self.assertEqual(self.ask(self.client, 7011), b"hello")
+        self.assertEqual(self.carried(), 5)
+        self.assertIn("configuration", self.outbound.ctl("destinations")["unavailable"])
 
     def test_both_ends_know_each_other(self):
         self.pods()
