@@ -41,6 +41,7 @@
 #include "admin/gather.h"
 #include "admin/sources.h"
 #include "admin/stats_sum.h"
+#include "admin/tcp_losses.h"
 #include "base/time.h"
 #include "event/http/http_server.h"
 
@@ -97,6 +98,7 @@ class AdminApi {
   uid_t owner_;
   std::string sockets_;  // names, with commas between; empty: there is none
   bool was_ready_ = false;
+  TcpLosses tcp_losses_;  // as shown last
 };
 
 }  // namespace fairlead::admin

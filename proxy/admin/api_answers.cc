@@ -155,6 +155,7 @@ HttpResponse AdminApi::drain(const HttpRequest&) {
 
 HttpResponse AdminApi::metrics(const GatheredSnapshot& snapshot) {
   const bool is_ready = not_ready_reasons().empty();
+  raise(tcp_losses_, read_tcp_losses());
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
           .body = render_metrics({.build = sources_.build,
                                   .stats = sources_.stats,
@@ -163,7 +164,7 @@ HttpResponse AdminApi::metrics(const GatheredSnapshot& snapshot) {
                                   .ready = is_ready,
                                   .draining = draining(),
                                   .process = read_process_usage(),
-                                  .tcp_losses = read_tcp_losses(),
+                                  .tcp_losses = tcp_losses_,
                                   .direct = direct(),
                                   .log_dropped = log_dropped_lines(),
                                   .http_refusals = &http_.refusals()})};

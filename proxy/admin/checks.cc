@@ -80,11 +80,16 @@ Fact check_devices(const CheckInput& input) {
         active.insert(port);
     }
   }
-  if (active.empty() && down.empty() && lacking_gid.empty())
+  const bool none = active.empty() && down.empty() && lacking_gid.empty();
+  // Neither configuration nor node means the proxy to have one.
+  if (none && !missing && passed_over.empty())
+    return ok("devices", "none: every connection is TCP" + (absent.empty() ? "" : "; " + absent));
+  if (none)
     return warn("devices",
                 "no device: every connection is TCP" + (absent.empty() ? "" : "; " + absent) +
                     (passed_over.empty() ? "" : "; passed over " + join(passed_over, ", ")),
-                "enable the shm device, or give the container an RDMA device");
+                "give the container an RDMA device; between pods of one node "
+                "fairlead.io/shared-memory helps, too");
   if (active.empty() && !lacking_gid.empty())
     return fail("devices", "no usable GID on " + join(lacking_gid, ", "),
                 "give the RNIC's network interface an IPv4 address; see fairleadctl devices");

@@ -1,5 +1,6 @@
 #include "admin/tcp_losses.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -23,11 +24,21 @@ TcpLosses read_tcp_losses() {
   std::ifstream snmp("/proc/self/net/snmp"), netstat("/proc/self/net/netstat");
   auto tcp = read_net_counters(snmp, "Tcp:");
   auto extended = read_net_counters(netstat, "TcpExt:");
-  const auto counter = [](std::int64_t number) { return static_cast<std::uint64_t>(number); };
-  return {.retransmitted = counter(tcp["RetransSegs"]),
-          .timeouts = counter(extended["TCPTimeouts"]),
+  const auto counter = [](std::int64_t number) {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0));
+  };
+  // A connect(2) that is held repeats its SYN on loopback, where nothing is lost.
+  const std::int64_t syns = extended["TCPSynRetrans"];
+  return {.retransmitted = counter(tcp["RetransSegs"] - syns),
+          .timeouts = counter(extended["TCPTimeouts"] - syns),
           .receive_drops = counter(extended["TCPRcvQDrop"]),
           .receive_prunes = counter(extended["RcvPruned"])};
+}
+
+void raise(TcpLosses& shown, const TcpLosses& read) {
+  for (const auto counter : {&TcpLosses::retransmitted, &TcpLosses::timeouts,
+                             &TcpLosses::receive_drops, &TcpLosses::receive_prunes})
+    shown.*counter = std::max(shown.*counter, read.*counter);
 }
 
 }  // namespace fairlead::admin

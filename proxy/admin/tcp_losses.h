@@ -10,14 +10,16 @@
 namespace fairlead::admin {
 
 struct TcpLosses {
-  std::uint64_t retransmitted = 0;   // segments
-  std::uint64_t timeouts = 0;        // of retransmission
+  std::uint64_t retransmitted = 0;  // segments, but for SYNs and their answers
+  std::uint64_t timeouts = 0;  // of retransmission; at least, because those of SYNs are left out
   std::uint64_t receive_drops = 0;   // segments for which the receive buffer had no room
   std::uint64_t receive_prunes = 0;  // of receive buffers, after which segments were dropped
 };
 
 // Reads /proc/self/net. What cannot be read stays 0.
 TcpLosses read_tcp_losses();
+// No counter falls. The kernel does not count its own numbers at the same moment.
+void raise(TcpLosses& shown, const TcpLosses& read);
 
 // The counters of `prefix` in /proc/net/snmp or /proc/net/netstat, which have a line of names and a
 // line of numbers for each prefix. Stops at what is no number.

@@ -18,20 +18,19 @@ DirectPaths::DirectPaths(const config::Config& config)
     unavailable_ = "no connection is redirected";
     return;
   }
-  if (config.direct == config::DirectMode::kOff) {
-    unavailable_ = "all connections pass the proxy, by configuration";
-    return;
-  }
   Result<bpf::DestinationHints> programs = bpf::DestinationHints::open();
   if (!programs) {
     unavailable_ = "all connections pass the proxy: " + std::string(programs.error().what) +
                    "; the redirect translates addresses, or there is none";
     return;
   }
+  const bool off = config.direct == config::DirectMode::kOff;
+  if (off) unavailable_ = "all connections pass the proxy, by configuration";
   programs_.emplace(std::move(*programs));
   destinations_.emplace(relay::Destinations::Programs{
       .leave_alone = [this](const SocketAddress& to,
                             unsigned level) { return programs_->leave_alone(to, level); },
+      .leaves_alone = !off,
       .answers = [this](const SocketAddress& to) { return programs_->answers(to); },
       .forget = [this](const SocketAddress& to) { return programs_->forget(to); },
       .forget_all = [this] { return programs_->forget_all(); }});

@@ -113,6 +113,8 @@ class Proxy {
 
   void run() {
     keeping_.confirm();
+    // The process before may have learned until now.
+    if (relay::Destinations* const known = direct_.destinations()) known->forget_all();
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_) worker->start();
     if (const auto started = admin_ ? admin_->start() : Result<void>(); !started)
       log_error("admin", started.error());
@@ -289,6 +291,8 @@ class Proxy {
   bool set_external_option(bool attached) {
     for (const std::unique_ptr<relay::WorkerThread>& worker : workers_)
       if (!worker->set_external_option(attached)) return false;
+    if (relay::Destinations* const known = direct_.destinations(); known != nullptr && attached)
+      known->forget_all();
     const admin::Fact fact = external_fact(config_, attached);
     if (attached)
       LogEvent(LogLevel::kInfo, "main", "option_program").field("what", fact.text);

@@ -28,6 +28,11 @@ int priority_of_failure(int error) {
     case ENETUNREACH:
       return FAIRLEAD_HELD_NET_UNREACHABLE;
     case ETIMEDOUT:
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+    case EADDRNOTAVAIL:
       return FAIRLEAD_HELD_SILENT;
     default:  // a reset
       return 0;
@@ -43,6 +48,11 @@ void let_hold(int listener_fd) {
   (void)::setsockopt(listener_fd, IPPROTO_TCP, TCP_SYNCNT, &retries, sizeof retries);
 }
 
+void stop_holding(int listener_fd) {
+  const int none = 0;
+  (void)::setsockopt(listener_fd, IPPROTO_TCP, TCP_FASTOPEN, &none, sizeof none);
+}
+
 bool is_held(int accepted_fd) {
   int priority = 0;
   socklen_t length = sizeof priority;
@@ -50,8 +60,13 @@ bool is_held(int accepted_fd) {
          priority == FAIRLEAD_HELD;
 }
 
-void answer_held(int accepted_fd) {
-  if (is_held(accepted_fd)) set_priority(accepted_fd, 0);
+void answer_held(int accepted_fd) { set_priority(accepted_fd, 0); }
+
+bool handshake_over(int accepted_fd) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  return ::getsockopt(accepted_fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+         info.tcpi_state != TCP_SYN_RECV;
 }
 
 void refuse_held(int accepted_fd, int error) {

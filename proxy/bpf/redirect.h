@@ -9,8 +9,9 @@
 #define FAIRLEAD_REDIRECT_PORT_WORDS 1024
 /* Calls of connect(2) at the same moment. */
 #define FAIRLEAD_REDIRECT_PENDING_MAX 1024
-/* Connections of the application that the kernel has not set up yet. Usually they stay for a few
- * microseconds, but longer where the sidecar accepts none. */
+/* Connections of applications that the kernel has not set up yet. That takes some microseconds, but
+ * as long as the dial for one that is held. If there are more, the oldest are forgotten; one that
+ * is held comes again with its next SYN. */
 #define FAIRLEAD_REDIRECT_CONNECTING_MAX 4096
 /* Blocks of addresses on the links of the pod. */
 #define FAIRLEAD_REDIRECT_SOURCES_MAX 64

@@ -17,7 +17,6 @@
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define TC_ACT_UNSPEC (-1)
-#define TC_ACT_SHOT 2
 #define TCP_HEADER_BYTES 20
 #define TCP_HEADER_READ 14    /* ports, numbers, length and flags */
 #define HEADERS_BYTES_MAX 138 /* Ethernet with a VLAN, IPv4 with options, TCP with options */
@@ -219,8 +218,6 @@ int fairlead_syn(struct __sk_buff* skb) {
   struct segment segment = {};
   if (!read_segment(skb, &segment)) return TC_ACT_UNSPEC;
   if ((segment.flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN) return TC_ACT_UNSPEC;
-  /* It is for the pod's own applications, and would accept each SYN that asks for TCP Fast Open. */
-  if (segment.port == outbound_port) return TC_ACT_SHOT;
   struct arrival arrival = {};
   set_arrival(&segment, &arrival);
   __u32 present = 1;
@@ -243,10 +240,22 @@ static __always_inline bool is_own(struct bpf_sk_lookup* ctx, bool ipv4,
          arrival->address[2] == word2 && arrival->address[3] == word3;
 }
 
+/* The sidecar's port for the pod's own applications, which reach it over loopback. It would accept
+ * each SYN of a stranger that asks for TCP Fast Open. */
+static __always_inline bool is_closed(struct bpf_sk_lookup* ctx, bool ipv4) {
+  if (ctx->local_port != outbound_port) return false;
+  __u32 short_address = LOADED(ctx->local_ip4);
+  __u32 word0 = LOADED(ctx->local_ip6[0]), word1 = LOADED(ctx->local_ip6[1]);
+  __u32 word2 = LOADED(ctx->local_ip6[2]), word3 = LOADED(ctx->local_ip6[3]);
+  if (ipv4) return (short_address & bpf_htonl(0xff000000)) != bpf_htonl(0x7f000000);
+  return word0 != 0 || word1 != 0 || word2 != 0 || word3 != bpf_htonl(1);
+}
+
 SEC("sk_lookup")
 int fairlead_lookup(struct bpf_sk_lookup* ctx) {
   if (ctx->protocol != IPPROTO_TCP) return SK_PASS;
   bool ipv4 = ctx->family == AF_INET;
+  if (is_closed(ctx, ipv4)) return SK_DROP; /* the kernel refuses */
   __u32 short_address = LOADED(ctx->remote_ip4);
   __u32 word0 = LOADED(ctx->remote_ip6[0]), word1 = LOADED(ctx->remote_ip6[1]);
   __u32 word2 = LOADED(ctx->remote_ip6[2]), word3 = LOADED(ctx->remote_ip6[3]);

@@ -24,6 +24,7 @@
 #define SO_PRIORITY 12
 #define SOL_TCP 6
 #define TCP_SYNCNT 7
+#define TCP_SYN_RETRIES_USUAL 6
 #define TCP_SYN 0x02
 #define TCP_FAST_OPEN_KIND 34
 #define TCP_FAST_OPEN_BYTES 2
@@ -81,12 +82,11 @@ struct pair {
   __u32 sidecar;
 };
 
-/* Destinations of connections that the kernel sets up, until the sidecar's socket exists or the
- * connection has failed. */
+/* Destinations of connections that the kernel sets up, until the sidecar's socket exists and the
+ * application is connected, or the connection has failed. */
 struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, FAIRLEAD_REDIRECT_CONNECTING_MAX);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
   __type(key, struct pair);
   __type(value, struct endpoint);
 } connecting SEC(".maps");
@@ -392,11 +392,18 @@ static __always_inline void begin_connection(struct bpf_sock_ops* ops) {
   bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | wanted);
 }
 
-static __always_inline bool is_held(struct bpf_sock_ops* ops) {
+/* The destination of a held connection of an application, null for others. */
+static __always_inline struct original* held_of(struct bpf_sock_ops* ops) {
   struct bpf_sock* socket = ops->sk;
-  if (!socket || bpf_ntohl(ops->remote_port) != outbound_port) return false;
+  if (!socket || bpf_ntohl(ops->remote_port) != outbound_port) return 0;
   struct original* original = bpf_sk_storage_get(&originals, socket, 0, 0);
-  return original && original->held;
+  return original && original->held ? original : 0;
+}
+
+/* For the next connect(2) of the socket. The kernel does not tell what it was before. */
+static __always_inline void restore_retries(struct bpf_sock_ops* ops) {
+  int retries = TCP_SYN_RETRIES_USUAL;
+  if (held_of(ops)) bpf_setsockopt(ops, SOL_TCP, TCP_SYNCNT, &retries, sizeof retries);
 }
 
 static __always_inline void end_callbacks(struct bpf_sock_ops* ops) {
@@ -406,17 +413,25 @@ static __always_inline void end_callbacks(struct bpf_sock_ops* ops) {
 
 /* A SYN/ACK that is dropped must be repeated soon, and so must the SYN that asks for it. */
 static __always_inline bool repeats_soon(struct bpf_sock_ops* ops) {
-  return ops->local_port == outbound_port || is_held(ops);
+  return ops->local_port == outbound_port || held_of(ops);
 }
 
-static __always_inline bool is_held_syn(struct bpf_sock_ops* ops) {
-  return (ops->skb_tcp_flags & TCP_SYN) != 0 && is_held(ops);
+static __always_inline void reserve_option(struct bpf_sock_ops* ops) {
+  if ((ops->skb_tcp_flags & TCP_SYN) && held_of(ops))
+    bpf_reserve_hdr_opt(ops, TCP_FAST_OPEN_BYTES, 0);
 }
 
-/* Asks for a cookie of TCP Fast Open. The sidecar's listener wants none, and accepts. */
+/* Asks for a cookie of TCP Fast Open. The sidecar's listener wants none, and accepts. A SYN that is
+ * repeated needs its destination as long as the first one, which others may have replaced. */
 static __always_inline void write_option(struct bpf_sock_ops* ops) {
+  struct original* original = (ops->skb_tcp_flags & TCP_SYN) ? held_of(ops) : 0;
+  if (!original) return;
   __u8 option[TCP_FAST_OPEN_BYTES] = {TCP_FAST_OPEN_KIND, TCP_FAST_OPEN_BYTES};
   bpf_store_hdr_opt(ops, option, sizeof option, 0);
+  struct pair pair = {};
+  set_pair(ops, APPLICATION, &pair);
+  struct endpoint to = original->to;
+  bpf_map_update_elem(&connecting, &pair, &to, BPF_ANY);
 }
 
 /* A failed socket needs no memory, however many of them an application keeps. */
@@ -426,6 +441,7 @@ static __always_inline void fail_connection(struct bpf_sock_ops* ops) {
   struct pair pair = {};
   set_pair(ops, APPLICATION, &pair);
   bpf_map_delete_elem(&connecting, &pair);
+  restore_retries(ops);
   bpf_sk_storage_delete(&originals, socket);
 }
 
@@ -456,7 +472,7 @@ static __always_inline void change_state(struct bpf_sock_ops* ops) {
   if (from == BPF_TCP_SYN_SENT && to == BPF_TCP_CLOSE) fail_connection(ops);
   if (from != BPF_TCP_SYN_RECV || ops->local_port != outbound_port) return;
   end_callbacks(ops);
-  if (to != BPF_TCP_ESTABLISHED) return;
+  if (to == BPF_TCP_CLOSE) return; /* the SYN may come again */
   struct pair pair = {};
   set_pair(ops, SIDECAR, &pair);
   bpf_map_delete_elem(&connecting, &pair);
@@ -469,16 +485,18 @@ int fairlead_ops(struct bpf_sock_ops* ops) {
       if (repeats_soon(ops)) ops->reply = held_timeout;
       break;
     case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
-      if (is_held_syn(ops)) bpf_reserve_hdr_opt(ops, TCP_FAST_OPEN_BYTES, 0);
+      reserve_option(ops);
       break;
     case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
-      if (is_held_syn(ops)) write_option(ops);
+      write_option(ops);
       break;
     case BPF_SOCK_OPS_TCP_CONNECT_CB:
       begin_connection(ops);
       break;
     case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
-      if (bpf_ntohl(ops->remote_port) == outbound_port) end_callbacks(ops);
+      if (bpf_ntohl(ops->remote_port) != outbound_port) break;
+      restore_retries(ops);
+      end_callbacks(ops);
       break;
     case BPF_SOCK_OPS_STATE_CB:
       change_state(ops);

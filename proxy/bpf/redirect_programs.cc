@@ -72,6 +72,7 @@ constexpr const char* kPinFolder = "/sys/fs/bpf/fairlead";
 
 // Of our filter on each interface. Others choose low numbers by habit; the kernel runs these first.
 constexpr __u32 kFilterHandle = 0xfa1;
+constexpr __u32 kFilterThatSet = 0xfa2;  // on lo: tcp_fastopen was set for it
 constexpr __u32 kFilterPriority = 0xfa1e;
 
 // Bit of net.ipv4.tcp_fastopen that lets listeners ask for it; for IPv6, too.
@@ -97,19 +98,20 @@ bpf_tc_hook ingress_of(unsigned interface) {
   return hook;
 }
 
-bpf_tc_opts our_filter() {
+bpf_tc_opts our_filter(__u32 handle) {
   bpf_tc_opts options{};
   options.sz = sizeof options;
-  options.handle = kFilterHandle;
+  options.handle = handle;
   options.priority = kFilterPriority;
   return options;
 }
 
-Result<void> attach_filter(unsigned interface, const bpf_program* program) {
+Result<void> attach_filter(unsigned interface, const bpf_program* program,
+                           __u32 handle = kFilterHandle) {
   bpf_tc_hook hook = ingress_of(interface);
   if (const int rc = bpf_tc_hook_create(&hook); rc != 0 && rc != -EEXIST)
     return system_error("clsact queueing discipline of an interface of the pod", -rc);
-  bpf_tc_opts options = our_filter();
+  bpf_tc_opts options = our_filter(handle);
   options.prog_fd = bpf_program__fd(program);
   options.flags = BPF_TC_F_REPLACE;
   if (const int rc = bpf_tc_attach(&hook, &options); rc != 0)
@@ -118,20 +120,20 @@ Result<void> attach_filter(unsigned interface, const bpf_program* program) {
 }
 
 // The number of our program on the interface, 0 for none.
-Result<__u32> filter_of(unsigned interface) {
+Result<__u32> filter_of(unsigned interface, __u32 handle = kFilterHandle) {
   const bpf_tc_hook hook = ingress_of(interface);
-  bpf_tc_opts options = our_filter();
+  bpf_tc_opts options = our_filter(handle);
   const int rc = bpf_tc_query(&hook, &options);
   if (rc == -ENOENT || rc == -EINVAL || rc == -EOPNOTSUPP) return __u32{0};  // no such qdisc either
   if (rc != 0) return system_error("tc filters of an interface of the pod", -rc);
   return options.prog_id;
 }
 
-Result<void> detach_filter(unsigned interface, const char*) {
-  if (SMC_TRY(filter_of(interface)) == 0) return {};
+Result<void> detach_filter(unsigned interface, __u32 handle) {
+  if (SMC_TRY(filter_of(interface, handle)) == 0) return {};
   // The queueing discipline stays: it does nothing by itself, and others may use it.
   const bpf_tc_hook hook = ingress_of(interface);
-  const bpf_tc_opts options = our_filter();
+  const bpf_tc_opts options = our_filter(handle);
   if (const int rc = bpf_tc_detach(&hook, &options); rc != 0 && rc != -ENOENT)
     return system_error("tc filter of an interface of the pod", -rc);
   return {};
@@ -419,27 +421,51 @@ Result<AnswerSkeleton> load_answer(const RedirectRules& rules) {
   return skeleton;
 }
 
-// Without it, connections of applications are not held. The setting is that of the network
-// namespace of the calling thread.
-void allow_fast_open() {
-  const Result<std::string> before = read_file(kFastOpenSetting, 16);
-  if (!before) return;
-  const unsigned value = static_cast<unsigned>(std::strtoul(before->c_str(), nullptr, 10));
-  if ((value & kFastOpenOfServers) != 0) return;
-  const FileDescriptor file(::open(kFastOpenSetting, O_WRONLY | O_CLOEXEC));
-  const std::string text = std::to_string(value | kFastOpenOfServers);
-  if (file) (void)::write(file.get(), text.data(), text.size());
+// The setting of the network namespace of the calling thread; empty if it cannot be read.
+std::optional<unsigned> fast_open() {
+  const Result<std::string> text = read_file(kFastOpenSetting, 16);
+  if (!text) return std::nullopt;
+  return static_cast<unsigned>(std::strtoul(text->c_str(), nullptr, 10));
 }
 
+void set_fast_open(unsigned value) {
+  const FileDescriptor file(::open(kFastOpenSetting, O_WRONLY | O_CLOEXEC));
+  const std::string text = std::to_string(value);
+  if (file) (void)!::write(file.get(), text.data(), text.size());
+}
+
+// Without the setting, connections of applications are not held. The filter comes first: whoever
+// finds it later knows that the bit is ours.
 Result<void> attach_answer(const redirect_answer_bpf& answer) {
   const unsigned loopback = ::if_nametoindex("lo");
   if (loopback == 0) return system_error("loopback interface of the pod", errno);
-  return attach_filter(loopback, answer.progs.fairlead_answer);
+  const std::optional<unsigned> before = fast_open();
+  const bool sets = before && (*before & kFastOpenOfServers) == 0;
+  SMC_TRY(
+      attach_filter(loopback, answer.progs.fairlead_answer, sets ? kFilterThatSet : kFilterHandle));
+  if (sets) set_fast_open(*before | kFastOpenOfServers);
+  return {};
+}
+
+// The number of the program on lo, 0 for none.
+Result<__u32> answer_program() {
+  const unsigned loopback = ::if_nametoindex("lo");
+  if (loopback == 0) return __u32{0};
+  const __u32 id = SMC_TRY(filter_of(loopback, kFilterHandle));
+  return id != 0 ? Result<__u32>(id) : filter_of(loopback, kFilterThatSet);
+}
+
+Result<void> detach_answer() {
+  const unsigned loopback = ::if_nametoindex("lo");
+  if (loopback == 0) return {};
+  SMC_TRY(detach_filter(loopback, kFilterHandle));
+  if (SMC_TRY(filter_of(loopback, kFilterThatSet)) == 0) return {};
+  if (const std::optional<unsigned> now = fast_open()) set_fast_open(*now & ~kFastOpenOfServers);
+  return detach_filter(loopback, kFilterThatSet);
 }
 
 Result<void> attach_all(int cgroup, const std::string& pin, const redirect_answer_bpf& answer,
                         const redirect_arrival_bpf& arrival, const redirect_connect_bpf& connect) {
-  allow_fast_open();
   SMC_TRY(attach_answer(answer));
   SMC_TRY(attach_lookup(pin, arrival.progs.fairlead_lookup));
   SMC_TRY(for_each_interface([&arrival](unsigned interface, const char*) {
@@ -501,8 +527,7 @@ Result<RedirectReading> read_redirect_programs(const RedirectPlace& place) {
     return id ? Result<void>() : Result<void>(id.error());
   });
   if (!asked) return Error(asked.error());
-  if (const unsigned loopback = ::if_nametoindex("lo"); loopback != 0)
-    add(std::string(kAnswerName) + "/lo", SMC_TRY(filter_of(loopback)));
+  add(std::string(kAnswerName) + "/lo", SMC_TRY(answer_program()));
   add(kLookupName, SMC_TRY(program_of(path_of_pin(place.pin))));
   return reading;
 }
@@ -514,9 +539,9 @@ Result<void> detach_redirect_programs(const RedirectPlace& place) {
 
 Result<void> detach_redirect_filters() {
   collect_complaints();
-  if (const unsigned loopback = ::if_nametoindex("lo"); loopback != 0)
-    SMC_TRY(detach_filter(loopback, "lo"));
-  return for_each_interface(detach_filter);
+  SMC_TRY(detach_answer());
+  return for_each_interface(
+      [](unsigned interface, const char*) { return detach_filter(interface, kFilterHandle); });
 }
 
 Result<void> detach_redirect_programs_outside(const RedirectPlace& place) {

@@ -36,7 +36,7 @@ SUBNET = "10.213.77.0/24"
 ADMIN_PORT = 4590
 SECCOMP = containers.ROOT / "config/seccomp.json"  # the sidecars run under it, and so does fairleadctl in them
 SCRAPE_SECONDS = 1
-ANNOTATIONS = {"fairlead.io/inject": "enabled", "fairlead.io/include-inbound-ports": "6379"}
+ANNOTATIONS = {"fairlead.io/inject": "enabled", "fairlead.io/include-inbound-ports": "6379", "fairlead.io/shared-memory": "enabled"}
 MANIFEST = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod", "annotations": ANNOTATIONS},
             "spec": {"containers": [{"name": "redis", "image": containers.REDIS}]}}
 

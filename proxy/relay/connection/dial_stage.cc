@@ -81,6 +81,7 @@ StageResult OutboundDial::handle(PermitGranted, TimePoint) {
 }
 
 StageResult OutboundDial::handle(DeadlineDue due, TimePoint now) {
+  if (answering_) return End{"the application did not finish its connect"};
   if (due.kind == DeadlineKind::kDial) return dial_failed(session_, ETIMEDOUT);
   // After the time of a whole handshake in the queue, the connection does not wait for one any
   // more.
@@ -109,6 +110,12 @@ StageResult OutboundDial::dial(bool with_option, TimePoint now) {
 }
 
 StageResult OutboundDial::handle(Ready, TimePoint now) {
+  if (answering_) {
+    if (!session_.services.network.application_connected(*session_.app)) return Stay{};
+    answering_ = false;
+    session_.deadlines.cancel(DeadlineKind::kDial);
+    return choose(now);
+  }
   if (!session_.net) return permit_.held() ? dial(!assumed_, now) : StageResult{Stay{}};
   if (!session_.net->connected()) return Stay{};
   if (const int error = session_.net->take_error(); error != 0) return dial_failed(session_, error);
@@ -118,11 +125,16 @@ StageResult OutboundDial::handle(Ready, TimePoint now) {
 StageResult OutboundDial::connected(TimePoint now) {
   SessionServices& services = session_.services;
   session_.deadlines.cancel(DeadlineKind::kDial);
-  if (session_.arrival == Arrival::kRedirected) {
-    services.network.answer_application(*session_.app);
-    if (services.destinations != nullptr)
-      services.destinations->answered(session_.destination, now);
-  }
+  if (session_.arrival != Arrival::kRedirected) return choose(now);
+  if (services.destinations != nullptr) services.destinations->answered(session_.destination, now);
+  if (services.network.answer_application(*session_.app)) return choose(now);
+  answering_ = true;
+  session_.deadlines.set(DeadlineKind::kDial, now + services.config.limits.dial_timeout);
+  return Stay{};
+}
+
+StageResult OutboundDial::choose(TimePoint now) {
+  SessionServices& services = session_.services;
   if (!session_.memory.bound(*session_.net, SocketMemory::Leg::kNet))
     return session_.refuse_for_memory();
   const auto handshake = [&](std::optional<FallbackCause> declined_for) {

@@ -40,9 +40,11 @@ class OutboundDial final {
   std::optional<FallbackReason> obstacle();
   StageResult dial(bool with_option, TimePoint now);
   StageResult connected(TimePoint now);
+  StageResult choose(TimePoint now);
 
   SessionResources& session_;
   HandshakePermit permit_;
+  bool answering_ = false;              // the peer is connected, and the application will be
   std::optional<FallbackCause> cause_;  // why SMC-R is not tried
   bool assumed_ = false;                // to speak SMC, by configuration; no option is requested
 };

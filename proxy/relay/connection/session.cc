@@ -179,7 +179,7 @@ StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
   const bool refused = resources_.smc_required();
   Destinations* const destinations = refused ? nullptr : taught();
   if (destinations != nullptr &&
-      destinations->led_to_tcp(resources_.destination, from.cause.reason, now))
+      destinations->led_to_tcp(resources_.destination, from.cause.side, from.cause.reason, now))
     resources_.note("for a while, connections to this destination go there directly");
   else if (redirected() && resources_.services.destinations == nullptr)
     resources_.note("no connection goes past this proxy: fairleadctl destinations says why");

@@ -46,8 +46,12 @@ Result<void> DeviceRegistry::add(std::unique_ptr<rdma::Device> device,
     groups_.peers().for_each([&](Group& group) {
       group.handle_port(added, port.number, Group::PortChange::kUp, shared_.now());
     });
-  users_.device_added();
+  users_.devices_changed();
   return {};
+}
+
+void DeviceRegistry::set_no_device_reason(FallbackReason reason) {
+  if (std::exchange(no_device_, reason) != reason) users_.devices_changed();
 }
 
 void DeviceRegistry::list() {

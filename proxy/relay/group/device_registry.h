@@ -24,8 +24,8 @@ namespace fairlead::relay {
 class DeviceUsers {
  public:
   virtual bool uses(const DeviceSlot& slot) const = 0;
-  // Peers that were out of reach may be within reach now.
-  virtual void device_added() {}
+  // Peers that were out of reach may be within reach now, or for another reason.
+  virtual void devices_changed() {}
 
  protected:
   ~DeviceUsers() = default;
@@ -70,7 +70,7 @@ class DeviceRegistry final : public FdHandler {
     unusable_[kind] = std::move(rows);
   }
   // Sets why there is no device. Fallback decisions report this reason.
-  void set_no_device_reason(FallbackReason reason) { no_device_ = reason; }
+  void set_no_device_reason(FallbackReason reason);
 
   const std::vector<std::unique_ptr<DeviceSlot>>& slots() const { return slots_; }
   // The reason why other nodes cannot be reached.

@@ -7,6 +7,13 @@
 namespace fairlead::relay {
 namespace {
 
+// A peer that drains, or whose port is down, says that it has no device.
+unsigned level_max(Side side, FallbackReason reason) {
+  constexpr unsigned kOfDrain = 2;
+  return side == Side::kPeer && reason == FallbackReason::kNoRdmaDevice ? kOfDrain
+                                                                        : FAIRLEAD_REDIRECT_LEVELS;
+}
+
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -27,15 +34,16 @@ void Destinations::failed(const SocketAddress& to, TimePoint now) {
   found->second.answers_until = {};
 }
 
-bool Destinations::led_to_tcp(const SocketAddress& to, FallbackReason reason, TimePoint now) {
-  if (!fallback_info(reason).lasts) return false;
+bool Destinations::led_to_tcp(const SocketAddress& to, Side side, FallbackReason reason,
+                              TimePoint now) {
+  if (!programs_.leaves_alone || !fallback_info(reason).lasts) return false;
   const std::lock_guard lock(mutex_);
   Known& known = entry(to);
   if (now < known.gains_until) return false;
   // Connections that began before the first of them was decided must not count as further proof.
   // Nor must those that come because the programs have forgotten the destination.
   const bool again = now >= known.direct_until;
-  if (again) known.level = std::min(known.level + 1, unsigned{FAIRLEAD_REDIRECT_LEVELS});
+  if (again) known.level = std::min(known.level + 1, level_max(side, reason));
   if (!programs_.leave_alone(to, known.level)) {
     known.level = 0;
     known.direct_until = {};

@@ -39,6 +39,7 @@ class Destinations {
   // How the programs are told: see bpf::DestinationHints.
   struct Programs {
     std::function<Result<void>(const SocketAddress& to, unsigned level)> leave_alone;
+    bool leaves_alone = true;  // as wanted by configuration
     std::function<Result<void>(const SocketAddress& to)> answers;
     std::function<Result<void>(const SocketAddress& to)> forget;
     std::function<Result<void>()> forget_all;
@@ -50,7 +51,7 @@ class Destinations {
   // It could not be dialled.
   void failed(const SocketAddress& to, TimePoint now);
   // A redirected connection has become TCP, and may. True if the destination is left alone now.
-  bool led_to_tcp(const SocketAddress& to, FallbackReason reason, TimePoint now);
+  bool led_to_tcp(const SocketAddress& to, Side side, FallbackReason reason, TimePoint now);
   // A redirected connection is carried over SMC-R.
   void led_to_smc(const SocketAddress& to, TimePoint now);
   // Something has changed for all destinations, such as the devices of this pod.

@@ -35,9 +35,12 @@ class Network : public Clock {
   virtual Result<ApplicationLeg> dial_application(const SocketAddress& to,
                                                   const SocketAddress& client,
                                                   unsigned memory_level) = 0;
-  // The peer of this application has been dialled. If its connect(2) waits for that, it succeeds,
-  // or fails with `error` once the stream is reset.
-  virtual void answer_application(event::Stream&) {}
+  // The peer of this application has been dialled. False if the application's connect(2) has waited
+  // for that: then it succeeds soon, and nothing may be sent to it before application_connected().
+  // An event of the stream tells of that.
+  virtual bool answer_application(event::Stream&) { return true; }
+  virtual bool application_connected(event::Stream&) { return true; }
+  // The dial has failed. A connect(2) that waits fails with `error` once the stream is reset.
   virtual void refuse_application(event::Stream&, int /*error*/) {}
 
   // Begins to connect to a host that may have a proxy. The SYN carries `announce` if the kernel

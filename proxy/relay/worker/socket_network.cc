@@ -212,7 +212,16 @@ void SocketNetwork::prepare_application_listener(int fd) const {
   event::keep_alive(fd, kRedirectKeepAlive);
 }
 
-void SocketNetwork::answer_application(event::Stream& app) { bpf::answer_held(app.descriptor()); }
+bool SocketNetwork::answer_application(event::Stream& app) {
+  if (!bpf::is_held(app.descriptor())) return true;
+  app.set_not_writable();  // so that there is an event when the handshake ends
+  bpf::answer_held(app.descriptor());
+  return false;
+}
+
+bool SocketNetwork::application_connected(event::Stream& app) {
+  return bpf::handshake_over(app.descriptor());
+}
 
 void SocketNetwork::refuse_application(event::Stream& app, int error) {
   bpf::refuse_held(app.descriptor(), error);

@@ -44,7 +44,8 @@ class SocketNetwork final : public Network {
   }
   Result<ApplicationLeg> dial_application(const SocketAddress& to, const SocketAddress& client,
                                           unsigned memory_level) override;
-  void answer_application(event::Stream& app) override;
+  bool answer_application(event::Stream& app) override;
+  bool application_connected(event::Stream& app) override;
   void refuse_application(event::Stream& app, int error) override;
   Result<std::unique_ptr<event::Stream>> dial_peer(const SocketAddress& to, bpf::Announced announce,
                                                    const SocketAddress* client,

@@ -204,7 +204,7 @@ void Worker::grant_permit(std::uint64_t session) {
   found->second->handle(PermitGranted{}, network_.now());
 }
 
-void Worker::device_added() {
+void Worker::devices_changed() {
   if (settings_.destinations != nullptr) settings_.destinations->forget_all();
 }
 

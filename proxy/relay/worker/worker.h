@@ -68,6 +68,8 @@ class Worker final : public SessionHost, public DeviceUsers {
   LinkGroupRegistry& groups() { return groups_; }
   event::TimerQueue& timers() { return timers_; }
 
+  bool redirected_by_programs() const { return settings_.destinations != nullptr; }
+
   // A connection has been accepted for this destination.
   void accept(Direction direction, const SocketAddress& destination,
               std::unique_ptr<event::Stream> stream, Arrival arrival = Arrival::kAtListener);
@@ -121,7 +123,7 @@ class Worker final : public SessionHost, public DeviceUsers {
   void grant_permit(std::uint64_t session) override;
   bool many_active() const override { return active_.many(); }
   bool uses(const DeviceSlot& slot) const override;
-  void device_added() override;
+  void devices_changed() override;
 
  private:
   void run(std::deque<Session*>& ready);

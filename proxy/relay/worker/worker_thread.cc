@@ -81,8 +81,15 @@ Result<SocketAddress> WorkerThread::enter(const config::Listener& listener,
 
 Result<SocketAddress> WorkerThread::listen(const config::Listener& listener,
                                            FileDescriptor parked) {
+  if (holds(listener)) bpf::let_hold(parked.get());
   return enter(listener, SMC_TRY(event::Listener::adopt(*loop_, worker_->timers(),
                                                         std::move(parked), handlers_of(listener))));
+}
+
+// Elsewhere nothing keeps strangers from a listener that accepts without a cookie.
+bool WorkerThread::holds(const config::Listener& listener) const {
+  return worker_->redirected_by_programs() && listener.direction == Direction::kOutbound &&
+         listener.mode == config::ListenerMode::kRedirect;
 }
 
 event::ListenerHandlers WorkerThread::handlers_of(const config::Listener& listener) {
@@ -109,7 +116,7 @@ Result<std::unique_ptr<event::Listener>> WorkerThread::open(const config::Listen
   handlers.before_listen = [this, &listener](int fd) -> Result<void> {
     if (listener.direction == Direction::kInbound) return network_.prepare_peer_listener(fd);
     network_.prepare_application_listener(fd);
-    if (listener.mode == config::ListenerMode::kRedirect) bpf::let_hold(fd);
+    if (holds(listener)) bpf::let_hold(fd);
     return {};
   };
   auto opened = SMC_TRY(
@@ -269,6 +276,8 @@ void WorkerThread::park(TimePoint deadline, std::function<void(Parked)> parked) 
     neighbours_.parking.emplace(Parking{parked, {}});
     for (Entrance& entrance : entrances_) {
       const SocketAddress address = entrance.listener->address();
+      // The next process may be of a version that does not know held connections.
+      bpf::stop_holding(entrance.listener->descriptor());
       neighbours_.parking->listeners.push_back({address, entrance.listener->park()});
       neighbours_.parked_listeners.push_back(entrance.configured);
     }

@@ -101,6 +101,7 @@ class WorkerThread {
   Result<SocketAddress> enter(const config::Listener& listener,
                               std::unique_ptr<event::Listener> opened);
   event::ListenerHandlers handlers_of(const config::Listener& listener);
+  bool holds(const config::Listener& listener) const;
   void resume_connections();
   void resume(ParkedSockets sockets);
   void listen_again(std::vector<ParkedListener> listeners);

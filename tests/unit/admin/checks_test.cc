@@ -110,9 +110,11 @@ TEST_F(StandingChecks, SilentWorkerIsAFailure) {
   expect_check("workers", FactStatus::kFail, "worker 1 of 2");
 }
 
-TEST_F(StandingChecks, NoDeviceAtAllIsAWarning) {
+TEST_F(StandingChecks, NoDeviceAtAllIsAWarningWhereOneIsMeant) {
   set_devices({});
-  expect_check("devices", FactStatus::kWarn);
+  expect_check("devices", FactStatus::kOk, "every connection is TCP");
+  set_devices({{.name = "rnic", .state = kDeviceAbsent, .detail = "none", .missing = true}});
+  expect_check("devices", FactStatus::kWarn, "every connection is TCP");
 }
 
 TEST_F(StandingChecks, RnicThatTheNodeDidNotGiveIsToldAndNoFault) {
@@ -123,7 +125,7 @@ TEST_F(StandingChecks, RnicThatTheNodeDidNotGiveIsToldAndNoFault) {
   expect_check("devices", FactStatus::kOk, row.detail);
   set_devices({});
   add_device(row);
-  expect_check("devices", FactStatus::kWarn, row.detail);
+  expect_check("devices", FactStatus::kOk, "every connection is TCP; " + row.detail);
 }
 
 TEST_F(StandingChecks, NoActivePortIsAFailureThatSaysWhy) {

@@ -2,6 +2,8 @@
 // succeeds or fails as the sidecar's dial has. Method: redirect_fixture.h.
 #include "bpf/destination_hints.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 
 #include <cstddef>
@@ -189,10 +191,15 @@ TEST_F(HeldConnections, WaitUntilTheSidecarAnswers) {
     EXPECT_TRUE(is_held(sidecar.get()));
     EXPECT_EQ(local_of(sidecar), one.seen_by_sidecar);
     EXPECT_EQ(result_of(application, kAMoment), EINPROGRESS);
+    EXPECT_FALSE(handshake_over(sidecar.get()));
     answer_held(sidecar.get());
     EXPECT_FALSE(is_held(sidecar.get()));
     ASSERT_EQ(result_of(application, kStuck), 0);
     EXPECT_EQ(peer_of(application), one.to);
+    int retries = 0;
+    socklen_t length = sizeof retries;
+    EXPECT_EQ(::getsockopt(application.get(), IPPROTO_TCP, TCP_SYNCNT, &retries, &length), 0);
+    EXPECT_EQ(retries, 6) << "as a new socket has it";
     ASSERT_EQ(::send(application.get(), "x", 1, 0), 1);
     char byte = 0;
     EXPECT_EQ(::recv(sidecar.get(), &byte, 1, 0), 1);
@@ -212,7 +219,7 @@ TEST_F(HeldConnections, FailAsTheDialHas) {
   for (const Destination& one : kDestinations) {
     for (const Row& row :
          {Row{ECONNREFUSED, ECONNREFUSED}, Row{EHOSTUNREACH, EHOSTUNREACH},
-          Row{ENETUNREACH, ENETUNREACH}, Row{EACCES, EHOSTUNREACH}, Row{EMFILE, ECONNREFUSED}}) {
+          Row{ENETUNREACH, ENETUNREACH}, Row{EACCES, EHOSTUNREACH}, Row{EPROTO, ECONNREFUSED}}) {
       SCOPED_TRACE(std::string(one.to) + " " + std::strerror(row.of_the_dial));
       const FileDescriptor application = begin(one.to);
       FileDescriptor sidecar = accept_on(outbound_);
@@ -225,10 +232,10 @@ TEST_F(HeldConnections, FailAsTheDialHas) {
 
 TEST_F(HeldConnections, ComeAgainAfterASilentDial) {
   const FileDescriptor application = begin("10.99.0.9:6379");
-  for (int i = 0; i < 3; ++i) {
+  for (const int error : {ETIMEDOUT, EMFILE, EADDRNOTAVAIL}) {
     FileDescriptor sidecar = accept_on(outbound_);
     EXPECT_TRUE(is_held(sidecar.get()));
-    refuse_held(sidecar.get(), ETIMEDOUT);
+    refuse_held(sidecar.get(), error);
     reset(std::move(sidecar));
   }
   const FileDescriptor sidecar = accept_on(outbound_);
@@ -274,6 +281,7 @@ TEST_F(HeldConnections, OfAnApplicationThatGivesUpEnd) {
   char byte = 0;
   EXPECT_EQ(::recv(sidecar.get(), &byte, 1, 0), -1);
   EXPECT_EQ(errno, ECONNRESET);
+  EXPECT_TRUE(handshake_over(sidecar.get()));
 }
 
 TEST_F(HeldConnections, AreConnectedAtOnceWhereTheKernelCannotHoldThem) {

@@ -45,11 +45,13 @@ TEST_F(RedirectProgramsTest, AnApplicationThatHasClosedLeavesItsDestination) {
   EXPECT_EQ(local_of(accept_on(outbound_)), "[::ffff:10.99.0.9]:6379");
 }
 
-TEST_F(RedirectProgramsTest, AConnectionToTheListenerItselfHasNoOther) {
+TEST_F(RedirectProgramsTest, TheListenerForApplicationsIsOnLoopbackOnly) {
   attach();
-  const FileDescriptor application = tcp_socket("10.9.0.2:15001");
-  ASSERT_EQ(connect_to(application, "10.9.0.2:15001"), 0);
-  EXPECT_EQ(local_of(accept_on(outbound_)), "[::ffff:10.9.0.2]:15001");
+  for (const char* where : {"10.9.0.2:15001", "[fd09::2]:15001"}) {
+    EXPECT_EQ(connect_to(tcp_socket(where), where), ECONNREFUSED) << where;
+    EXPECT_EQ(connect_to(namespaces_.client_socket(address(where).family()), where), ECONNREFUSED)
+        << where << ", from the network";
+  }
 }
 
 TEST_F(RedirectProgramsTest, WhatTheRulesLeaveOutIsLeftAlone) {

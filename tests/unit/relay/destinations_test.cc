@@ -22,9 +22,10 @@ SocketAddress address(unsigned number) {
 class DestinationsTest : public testing::Test {
  protected:
   // The lifetime in seconds that a connection over TCP causes, 0 for none.
-  unsigned tcp(const SocketAddress& to, FallbackReason why = FallbackReason::kPeerNotInjected) {
+  unsigned tcp(const SocketAddress& to, FallbackReason why = FallbackReason::kPeerNotInjected,
+               Side side = Side::kLocal) {
     levels.clear();
-    if (!destinations.led_to_tcp(to, why, now)) return 0;
+    if (!destinations.led_to_tcp(to, side, why, now)) return 0;
     return levels.empty() ? 0 : fairlead_direct_seconds(levels.back());
   }
   bool is_direct(const SocketAddress& to) const {
@@ -69,6 +70,15 @@ TEST_F(DestinationsTest, EachProofLeavesADestinationAloneForLonger) {
     EXPECT_FALSE(is_direct(server));
   }
   EXPECT_EQ(lifetimes, (std::vector<unsigned>{5, 30, 180, 600, 600, 600, 600}));
+}
+
+TEST_F(DestinationsTest, APeerWithoutADeviceMayOnlyDrain) {
+  std::vector<unsigned> lifetimes;
+  for (int i = 0; i < 3; ++i) {
+    lifetimes.push_back(tcp(server, FallbackReason::kNoRdmaDevice, Side::kPeer));
+    now += seconds(lifetimes.back());
+  }
+  EXPECT_EQ(lifetimes, (std::vector<unsigned>{5, 30, 30}));
 }
 
 TEST_F(DestinationsTest, ConnectionsThatBeganTogetherAreOneProof) {

@@ -13,7 +13,9 @@ namespace {
 class NamedUsers final : public DeviceUsers {
  public:
   bool uses(const DeviceSlot& slot) const override { return used.contains(&slot); }
+  void devices_changed() override { ++changes; }
   std::set<const DeviceSlot*> used;
+  unsigned changes = 0;
 };
 
 class Watcher final : public FdWatcher {
@@ -176,7 +178,11 @@ TEST_F(DeviceRegistryTest, WithoutADeviceTheReasonIsThatOfTheProvider) {
   EXPECT_EQ(devices.no_device_reason(), FallbackReason::kNoRdmaDevice);
   devices.set_no_device_reason(FallbackReason::kMemlockLimit);
   EXPECT_EQ(devices.no_device_reason(), FallbackReason::kMemlockLimit);
+  EXPECT_EQ(users.changes, 1U);
+  devices.set_no_device_reason(FallbackReason::kMemlockLimit);
+  EXPECT_EQ(users.changes, 1U);
   add_near("near");
+  EXPECT_EQ(users.changes, 2U);
   EXPECT_EQ(devices.no_device_reason(), FallbackReason::kMemlockLimit)
       << "it does not lead to other nodes";
 }

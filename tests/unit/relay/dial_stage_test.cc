@@ -129,6 +129,28 @@ TEST_F(RedirectedDialTest, TheApplicationIsAnsweredWhenThePeerHasAnswered) {
   EXPECT_EQ(told_answering, std::vector{destination});
 }
 
+TEST_F(RedirectedDialTest, NothingFollowsBeforeTheApplicationIsConnected) {
+  network.application_waits = true;
+  network.answered = Announced::kNothing;
+  dial_redirected();
+  answer();
+  turn();
+  EXPECT_EQ(tcp_result(), nullptr);
+  network.application_waits = false;
+  turn();
+  EXPECT_NE(tcp_result(), nullptr);
+  EXPECT_EQ(network.applications_answered, 1U);
+}
+
+TEST_F(RedirectedDialTest, AnApplicationThatIsNeverConnectedEndsTheSession) {
+  network.application_waits = true;
+  dial_redirected();
+  answer();
+  wait(config.limits.dial_timeout);
+  EXPECT_FALSE(network.application_refused_with);
+  EXPECT_TRUE(end_why());
+}
+
 TEST_F(RedirectedDialTest, TheApplicationIsRefusedAsTheDialWas) {
   destinations.answered(destination, network.now());
   dial_redirected();

@@ -76,7 +76,11 @@ class FakeNetwork final : public Network {
     if (client != nullptr) redirected_client = *client;
     return dial(to);
   }
-  void answer_application(event::Stream&) override { ++applications_answered; }
+  bool answer_application(event::Stream&) override {
+    ++applications_answered;
+    return !application_waits;
+  }
+  bool application_connected(event::Stream&) override { return !application_waits; }
   void refuse_application(event::Stream&, int error) override { application_refused_with = error; }
   void probe_peer(event::Stream&) override { ++probed; }
   bool option_available() const override { return has_option; }
@@ -100,6 +104,7 @@ class FakeNetwork final : public Network {
   std::optional<SocketAddress> application_client;
   int probed = 0;
   unsigned applications_answered = 0;
+  bool application_waits = false;  // for its answer
   std::optional<int> application_refused_with;
 
  private:
