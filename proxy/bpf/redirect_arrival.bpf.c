@@ -26,11 +26,18 @@
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 #define IPV6_HEADER_BYTES 40
+#define ETH_HEADER_BYTES 14
+#define IPV4_HEADER_BYTES 20
+#define IPV4_VERSION_WORDS 0x45 /* without options */
+#define IPV4_PROTOCOL_OFFSET 9
+#define IPV6_NEXT_OFFSET 6
+#define TCP_FLAGS_OFFSET 13
 #define IPV4_FRAGMENT_MASK 0x3fff
 
 /* Set before the programs are loaded. */
 const volatile __u16 outbound_port = 0;
 const volatile __u16 inbound_port = 0;
+const volatile bool ethernet = false; /* all interfaces have such headers */
 
 /* A listening socket of the sidecar, which stands for all that share its port (SO_REUSEPORT). The
  * kernel takes it out when it is closed. */
@@ -213,8 +220,27 @@ static __always_inline void set_arrival(const struct segment* segment, struct ar
   arrival->to = segment->port;
 }
 
+/* Most packets: TCP that is no SYN, behind headers without options. False where more has to be
+ * read.
+ */
+static __always_inline bool is_plainly_no_syn(struct __sk_buff* skb) {
+  const __u8* data = (const __u8*)(long)skb->data;
+  const __u8* end = (const __u8*)(long)skb->data_end;
+  if (!ethernet) return false;
+  const __u8* ip = data + ETH_HEADER_BYTES;
+  if (skb->protocol == bpf_htons(ETH_P_IP)) {
+    const __u8* tcp = ip + IPV4_HEADER_BYTES;
+    if (tcp + TCP_FLAGS_OFFSET + 1 > end || ip[0] != IPV4_VERSION_WORDS) return false;
+    return ip[IPV4_PROTOCOL_OFFSET] == IPPROTO_TCP && !(tcp[TCP_FLAGS_OFFSET] & TCP_SYN);
+  }
+  const __u8* tcp = ip + IPV6_HEADER_BYTES;
+  if (skb->protocol != bpf_htons(ETH_P_IPV6) || tcp + TCP_FLAGS_OFFSET + 1 > end) return false;
+  return ip[IPV6_NEXT_OFFSET] == IPPROTO_TCP && !(tcp[TCP_FLAGS_OFFSET] & TCP_SYN);
+}
+
 SEC("tc")
 int fairlead_syn(struct __sk_buff* skb) {
+  if (is_plainly_no_syn(skb)) return TC_ACT_UNSPEC;
   struct segment segment = {};
   if (!read_segment(skb, &segment)) return TC_ACT_UNSPEC;
   if ((segment.flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN) return TC_ACT_UNSPEC;

@@ -193,8 +193,9 @@ static __always_inline bool is_told(struct bpf_sock_addr* ctx, const struct endp
 /* A socket may be connected again, after a failure, to a destination that is left alone. */
 static __always_inline void forget(struct bpf_sock_addr* ctx, struct bpf_sock* socket) {
   __u64 cookie = bpf_get_socket_cookie(ctx);
-  bpf_map_delete_elem(&pending, &cookie);
-  bpf_sk_storage_delete(&originals, socket);
+  /* Looking is cheaper than deleting, and nearly always nothing is there. */
+  if (bpf_map_lookup_elem(&pending, &cookie)) bpf_map_delete_elem(&pending, &cookie);
+  if (bpf_sk_storage_get(&originals, socket, 0, 0)) bpf_sk_storage_delete(&originals, socket);
 }
 
 static __always_inline bool keep(struct bpf_sock_addr* ctx, struct bpf_sock* socket,

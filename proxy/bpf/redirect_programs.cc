@@ -7,6 +7,7 @@
 #include <linux/magic.h>
 #include <linux/nsfs.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -398,11 +399,24 @@ Result<ConnectSkeleton> load_connect(const RedirectRules& rules) {
   return skeleton;
 }
 
+// Whether all interfaces of the calling thread's network namespace but lo have Ethernet headers.
+bool has_ethernet_only() {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return static_cast<bool>(for_each_interface([&](unsigned, const char* name) -> Result<void> {
+    ifreq request{};
+    std::strncpy(request.ifr_name, name, sizeof request.ifr_name - 1);
+    const bool known = ::ioctl(socket.get(), SIOCGIFHWADDR, &request) == 0;
+    if (known && request.ifr_hwaddr.sa_family == ARPHRD_ETHER) return {};
+    return Error{Errc::kUnsupported, "an interface without Ethernet headers"};
+  }));
+}
+
 Result<ArrivalSkeleton> load_arrival(const RedirectRules& rules) {
   ArrivalSkeleton skeleton(redirect_arrival_bpf__open());
   if (!skeleton) return load_error(errno, kComplaints);
   skeleton->rodata->outbound_port = rules.outbound_port;
   skeleton->rodata->inbound_port = rules.inbound_port;
+  skeleton->rodata->ethernet = has_ethernet_only();
   const auto lists = {PortList{FAIRLEAD_REDIRECT_SKIP_INBOUND, rules.skip_inbound},
                       PortList{FAIRLEAD_REDIRECT_INCLUDE_INBOUND, rules.include_inbound}};
   announce_ports(*skeleton, lists);
