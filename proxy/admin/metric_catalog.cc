@@ -56,7 +56,8 @@ constexpr std::array kCatalog = {
                "`direction` (outbound, inbound)",
                "The longest of such times of a connection, when it ends."},
     MetricInfo{M::kTcpLosses, "fairlead_pod_tcp_losses_total", T::kCounter,
-               "`kind` (retransmitted: segments, timeouts: of retransmission, receive_drops and "
+               "`kind` (retransmitted: segments but for SYNs, timeouts: of retransmission, "
+               "receive_drops and "
                "receive_prunes: a receive buffer had no room)",
                "What the kernel counts in the pod's network namespace, for connections of "
                "applications, too."},

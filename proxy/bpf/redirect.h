@@ -12,7 +12,7 @@
 /* Connections of applications that the kernel has not set up yet. That takes some microseconds, but
  * as long as the dial for one that is held. If there are more, the oldest are forgotten; one that
  * is held comes again with its next SYN. */
-#define FAIRLEAD_REDIRECT_CONNECTING_MAX 4096
+#define FAIRLEAD_REDIRECT_CONNECTING_MAX 2048
 /* Blocks of addresses on the links of the pod. */
 #define FAIRLEAD_REDIRECT_SOURCES_MAX 64
 
@@ -26,7 +26,7 @@
 
 /* Destinations of which the sidecar has told something. Beyond the limit, those used least recently
  * are forgotten. */
-#define FAIRLEAD_REDIRECT_TOLD_MAX 2048
+#define FAIRLEAD_REDIRECT_TOLD_MAX 1024
 
 /* How the sidecar tells: it calls connect(2) for a UDP socket to the destination. The priority of
  * the socket (SO_PRIORITY, which needs no right up to 6) says what; port 0 stands for all

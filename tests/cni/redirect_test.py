@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from wired import harness
 SHORT_CONNECTIONS = 3000
 PROBES = 5
 TURNS = 200  # of a listener that comes and goes
+GREETING_SECONDS_MAX = 0.15  # of the fastest of some
 CONNTRACK = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 
 
@@ -135,6 +137,30 @@ class Redirect(wired.WiredTest):
             asking.setblocking(True)
             asking.sendall(b"hello")
             self.assertEqual(asking.recv(64), b"hello")
+
+    def test_the_first_words_of_a_server_come_at_once(self):
+        """What is sent to a client that is not connected yet would come 200 ms later, by a timer."""
+        self.pods()
+
+        def greet(listener):
+            with contextlib.suppress(OSError):
+                while True:
+                    with listener.accept()[0] as connection:
+                        connection.sendall(b"welcome")
+                        connection.recv(1)
+        waits = []
+        for port in range(7100, 7105):
+            listener = self.listen(self.server, port)
+            threading.Thread(target=greet, args=(listener,), daemon=True).start()
+            self.addCleanup(listener.shutdown, socket.SHUT_RDWR)
+            with self.client.application():
+                asking = socket.socket()
+            with asking:
+                began = time.monotonic()
+                asking.connect((self.server.address(), port))
+                self.assertEqual(asking.recv(64), b"welcome")
+                waits.append(time.monotonic() - began)
+        self.assertLess(min(waits), GREETING_SECONDS_MAX, waits)
 
     def run_application(self, *words):
         return subprocess.run(self.client.command_in_cgroup(*words), capture_output=True, text=True, check=False, timeout=harness.seconds(60))
