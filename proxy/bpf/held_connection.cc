@@ -34,8 +34,8 @@ int priority_of_failure(int error) {
     case ENOMEM:
     case EADDRNOTAVAIL:
       return FAIRLEAD_HELD_SILENT;
-    default:  // a reset
-      return 0;
+    default:  // its SYN/ACK must not pass before the reset
+      return FAIRLEAD_HELD;
   }
 }
 

@@ -50,7 +50,7 @@ static inline unsigned int fairlead_direct_seconds(unsigned int level) {
  * of TCP Fast Open, so the sidecar accepts it at once, while the SYN/ACK is dropped on lo. The
  * priority of the accepted socket is then FAIRLEAD_HELD. The sidecar dials, and either sets it to
  * 0, whereupon the next SYN/ACK passes, or resets the connection. Other priorities say how the
- * application's connect(2) fails by that. */
+ * application's connect(2) fails by that; no SYN/ACK passes with them either. */
 #define FAIRLEAD_HELD 5
 #define FAIRLEAD_HELD_HOST_UNREACHABLE 2 /* EHOSTUNREACH */
 #define FAIRLEAD_HELD_NET_UNREACHABLE 3  /* ENETUNREACH */

@@ -145,7 +145,7 @@ int fairlead_answer(struct __sk_buff* skb) {
       return TC_ACT_UNSPEC;
   }
   if (tcp.source != bpf_htons(outbound_port)) return TC_ACT_UNSPEC;
-  if (tcp.flags & TCP_SYN) return priority == FAIRLEAD_HELD ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+  if (tcp.flags & TCP_SYN) return TC_ACT_SHOT; /* also between the failure and the reset */
   if (!(tcp.flags & TCP_RST) || priority == FAIRLEAD_HELD) return TC_ACT_UNSPEC;
   if (priority == FAIRLEAD_HELD_SILENT) return TC_ACT_SHOT;
   bool host = priority == FAIRLEAD_HELD_HOST_UNREACHABLE;

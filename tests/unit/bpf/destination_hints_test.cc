@@ -224,6 +224,7 @@ TEST_F(HeldConnections, FailAsTheDialHas) {
       const FileDescriptor application = begin(one.to);
       FileDescriptor sidecar = accept_on(outbound_);
       refuse_held(sidecar.get(), row.of_the_dial);
+      EXPECT_EQ(result_of(application, kAMoment), EINPROGRESS) << "before the reset";
       reset(std::move(sidecar));
       EXPECT_EQ(result_of(application, kStuck), row.of_the_application);
     }
