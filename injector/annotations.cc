@@ -76,10 +76,6 @@ constexpr std::array kFirst = {
     of_setting(pod_setting("log.format")),
     shared(NodeAnnotation::kPnetId, R::kSidecar, is_pnet_id),
     shared(NodeAnnotation::kClientAddress, R::kSidecar, is_enabled_or_disabled),
-    AnnotationInfo{"direct", R::kSidecar, "enabled or disabled",
-                   "Whether connections go past the sidecar to destinations that SMC-R does not "
-                   "reach.",
-                   "disabled", is_enabled_or_disabled},
     AnnotationInfo{"shared-memory", R::kSidecar, "enabled or disabled",
                    "Whether shared memory carries connections between pods of one node.", "enabled",
                    is_enabled_or_disabled},

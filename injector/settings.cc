@@ -41,12 +41,8 @@ const TextField kTextFields[] = {
     {"image", &Settings::image, is_image, "an image reference", false},
     {"imagePullPolicy", &Settings::image_pull_policy, is_pull_policy, "Always, IfNotPresent, Never",
      false},
-    {"fallback", &Settings::fallback, nullptr, "", false, "fallback"},
     {"clientAddress", &Settings::client_address, nullptr, "", false, "client-address"},
-    {"direct", &Settings::direct, nullptr, "", false, "direct"},
     {"sharedMemory", &Settings::shared_memory, nullptr, "", false, "shared-memory"},
-    {"logLevel", &Settings::log_level, nullptr, "", false, "log-level"},
-    {"logFormat", &Settings::log_format, nullptr, "", false, "log-format"},
     {"shutdownGracePeriod", &Settings::grace_period, nullptr, "", false, "shutdown-grace-period"},
     {"seccompProfile", &Settings::seccomp_profile, is_seccomp_profile,
      "RuntimeDefault or Localhost", false},
@@ -128,8 +124,16 @@ std::optional<std::string> read_smc(const Json& value, Settings& settings) {
       return "smc: " + in_quotes(name) + " is no setting; allowed: " + names;
     if (!number.is_number_unsigned() || !allows(*row, number.dump()))
       return refusal(field, number, allowed_text(*row));
-    settings.smc_numbers[field] = number.dump();
+    settings.rows[field] = number.dump();
   }
+  return std::nullopt;
+}
+
+std::optional<std::string> read_choice(const PodSetting& row, const Json& value,
+                                       Settings& settings) {
+  const std::string text = text_of(value);
+  if (!value.is_string() || !allows(row, text)) return refusal(row.value, value, allowed_text(row));
+  settings.rows[std::string(row.value)] = text;
   return std::nullopt;
 }
 
@@ -137,6 +141,8 @@ std::optional<std::string> read_field(const std::string& name, const Json& value
                                       Settings& settings) {
   for (const TextField& field : kTextFields)
     if (field.name == name) return read_text(field, value, settings);
+  for (const PodSetting& row : kPodSettings)
+    if (is_choice_of_pods(row) && row.value == name) return read_choice(row, value, settings);
   if (name == "concurrency")
     return read_number(name, value, 1, kConcurrencyMax, settings.concurrency);
   if (name == "smc") return read_smc(value, settings);
@@ -149,6 +155,8 @@ std::optional<std::string> read_field(const std::string& name, const Json& value
   }
   std::string allowed = "adminPort, concurrency, env, smc";
   for (const TextField& field : kTextFields) allowed += ", " + std::string(field.name);
+  for (const PodSetting& row : kPodSettings)
+    if (is_choice_of_pods(row)) allowed += ", " + std::string(row.value);
   return in_quotes(name) + " is no setting; allowed: " + allowed;
 }
 

@@ -23,6 +23,11 @@ constexpr bool is_smc_number(const PodSetting& row) {
   return row.is_number() && row.value.starts_with("smc.");
 }
 
+// One of the words of a row, which the chart can give by PodSetting::value.
+constexpr bool is_choice_of_pods(const PodSetting& row) {
+  return !row.is_number() && !row.value.empty() && !row.annotation.empty();
+}
+
 struct Settings {
   std::string version = FAIRLEAD_VERSION;          // "version": in the status annotation
   std::string revision = "default";                // "revision": name of the installation
@@ -32,12 +37,8 @@ struct Settings {
   // would use a worker for every second CPU of the node.
   unsigned concurrency = 1;
   std::uint16_t admin_port = kubernetes::kAdminPort;  // "adminPort"
-  std::string fallback = "allow";                     // "fallback"
   std::string client_address = "enabled";             // "clientAddress"
-  std::string direct = "enabled";                     // "direct"
   std::string shared_memory = "disabled";             // "sharedMemory"
-  std::string log_level = "info";                     // "logLevel"
-  std::string log_format = "logfmt";                  // "logFormat"
   std::string grace_period = "30s";                   // "shutdownGracePeriod"
   // "seccompProfile": RuntimeDefault, or Localhost for the file that fairlead-node installs
   std::string seccomp_profile = "RuntimeDefault";
@@ -52,9 +53,9 @@ struct Settings {
   // none.
   std::string memlock;
   std::string pnet_id;  // "pnetId"; "" lets the node decide
-  // "smc": {trafficClass: 106, ...}: the numbers of base/pod_settings.h, in digits, by
-  // PodSetting::value. Absent: the proxy's default.
-  std::map<std::string, std::string, std::less<>> smc_numbers;
+  // "fallback": allow, "smc": {trafficClass: 106, ...} and so on: the choices and numbers of
+  // base/pod_settings.h, numbers in digits, by PodSetting::value. Absent: the proxy's default.
+  std::map<std::string, std::string, std::less<>> rows;
   std::vector<std::pair<std::string, std::string>> variables;  // "env": [{name, value}]
 };
 

@@ -82,14 +82,17 @@ Json environment(const Settings& settings, const Wishes& wishes, const Resources
   add("FAIRLEAD_ADMIN_LISTEN", "[::]:" + std::to_string(admin_port_of(settings, wishes)));
   // 0: as many workers as the CPU limit allows.
   add("FAIRLEAD_CONCURRENCY", wants.cpu_limit.empty() ? std::to_string(settings.concurrency) : "0");
-  add("FAIRLEAD_FALLBACK", wish_or(wishes, "fallback", settings.fallback));
-  add("FAIRLEAD_LOG_LEVEL", wish_or(wishes, "log-level", settings.log_level));
-  add("FAIRLEAD_LOG_FORMAT", wish_or(wishes, "log-format", settings.log_format));
+  const auto value_of = [&](const PodSetting& row) {
+    const auto set = settings.rows.find(row.value);
+    return wish_or(wishes, row.annotation,
+                   set == settings.rows.end() ? std::string(row.usual) : set->second);
+  };
+  for (const PodSetting& row : kPodSettings)
+    if (is_choice_of_pods(row)) add(variable_of(row.key), value_of(row));
   add("FAIRLEAD_DRAIN_TIMEOUT", wish_or(wishes, "shutdown-grace-period", settings.grace_period));
   // Left out where it is the proxy's own default.
   if (wish_or(wishes, "client-address", settings.client_address) == "disabled")
     add("FAIRLEAD_CLIENT_ADDRESS", "off");
-  if (wish_or(wishes, "direct", settings.direct) == "disabled") add("FAIRLEAD_DIRECT", "off");
   if (wish_or(wishes, "shared-memory", settings.shared_memory) == "disabled")
     add("FAIRLEAD_DEVICES_SHM_ENABLED", "false");
   if (!wants.memory_limit.empty())
@@ -102,12 +105,7 @@ Json environment(const Settings& settings, const Wishes& wishes, const Resources
   add_wish("FAIRLEAD_BUFFERS_SIZE", "buffer-size");
   for (const PodSetting& row : kPodSettings) {
     if (row.is_number() && row.value.empty()) add_wish(variable_of(row.key), row.annotation);
-    if (!is_smc_number(row)) continue;
-    const auto set = settings.smc_numbers.find(row.value);
-    const std::string value =
-        wish_or(wishes, row.annotation,
-                set == settings.smc_numbers.end() ? std::string(row.usual) : set->second);
-    if (value != row.usual) add(variable_of(row.key), value);
+    if (is_smc_number(row) && value_of(row) != row.usual) add(variable_of(row.key), value_of(row));
   }
   if (has_claim(rnic))
     add("FAIRLEAD_DEVICES_VERBS_CLAIM",

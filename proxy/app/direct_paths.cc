@@ -24,16 +24,17 @@ DirectPaths::DirectPaths(const config::Config& config)
                    "; the redirect translates addresses, or there is none";
     return;
   }
-  const bool off = config.direct == config::DirectMode::kOff;
-  if (off) unavailable_ = "all connections pass the proxy, by configuration";
+  const bool never = config.direct == config::DirectMode::kNever;
+  if (never) unavailable_ = "all connections pass the proxy, by configuration";
   programs_.emplace(std::move(*programs));
-  destinations_.emplace(relay::Destinations::Programs{
-      .leave_alone = [this](const SocketAddress& to,
-                            unsigned level) { return programs_->leave_alone(to, level); },
-      .leaves_alone = !off,
-      .answers = [this](const SocketAddress& to) { return programs_->answers(to); },
-      .forget = [this](const SocketAddress& to) { return programs_->forget(to); },
-      .forget_all = [this] { return programs_->forget_all(); }});
+  destinations_.emplace(
+      relay::Destinations::Programs{
+          .leave_alone = [this](const SocketAddress& to,
+                                unsigned level) { return programs_->leave_alone(to, level); },
+          .answers = [this](const SocketAddress& to) { return programs_->answers(to); },
+          .forget = [this](const SocketAddress& to) { return programs_->forget(to); },
+          .forget_all = [this] { return programs_->forget_all(); }},
+      !never);
 }
 
 std::optional<admin::Fact> DirectPaths::fact() const {

@@ -60,6 +60,11 @@ inline constexpr std::array kPodSettings = {
                Choices{"trace", "debug", "info", "warn", "error", "off"}),
     PodSetting("log.format", "logFormat", "log-format", "logfmt", "Log format of the sidecar.",
                "logfmt", Choices{"logfmt", "json"}),
+    PodSetting(
+        "direct", "direct", "direct", "learned",
+        "Connections to destinations that SMC-R does not reach: they go past the sidecar once "
+        "that is learned, or never.",
+        "never", Choices{"learned", "never"}),
     PodSetting("smc.version", "smc.version", "", "auto", "", "", Choices{"auto", "1", "2"}),
     PodSetting("smc.gid_type", "smc.gidType", "", "auto", "", "",
                Choices{"auto", "rocev1", "rocev2"}),

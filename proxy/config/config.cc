@@ -78,10 +78,10 @@ std::string_view to_string(ClientAddressMode mode) {
 
 std::string_view to_string(DirectMode mode) {
   switch (mode) {
-    case DirectMode::kAuto:
-      return "auto";
-    case DirectMode::kOff:
-      return "off";
+    case DirectMode::kLearned:
+      return "learned";
+    case DirectMode::kNever:
+      return "never";
   }
   return "";
 }

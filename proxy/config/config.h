@@ -176,8 +176,8 @@ enum class ClientAddressMode : std::uint8_t {
 
 // Whether connections of applications go past the proxy where SMC-R is not possible.
 enum class DirectMode : std::uint8_t {
-  kAuto,  // where the redirect of the pod can do that
-  kOff,   // every redirected connection goes through the proxy
+  kLearned,  // once that is learned, and if the redirect of the pod can do that
+  kNever,    // every redirected connection goes through the proxy
 };
 
 struct ShmDevice {
@@ -337,8 +337,8 @@ struct Config {
   FallbackPolicy fallback = FallbackPolicy::kAllow;
   // client_address: auto or off. Default auto.
   ClientAddressMode client_address = ClientAddressMode::kAuto;
-  // direct: auto or off. Default auto.
-  DirectMode direct = DirectMode::kAuto;
+  // direct: learned or never. Default learned.
+  DirectMode direct = DirectMode::kLearned;
   Devices devices;
   Buffers buffers;
   Memory memory;

@@ -37,7 +37,7 @@ constexpr EnumCodec kPrograms{std::array{OptionProgram::kAuto, OptionProgram::kA
 constexpr EnumCodec kFallbacks{std::array{FallbackPolicy::kAllow, FallbackPolicy::kDeny}};
 constexpr EnumCodec kClientAddressModes{
     std::array{ClientAddressMode::kAuto, ClientAddressMode::kOff}};
-constexpr EnumCodec kDirectModes{std::array{DirectMode::kAuto, DirectMode::kOff}};
+constexpr EnumCodec kDirectModes{std::array{DirectMode::kLearned, DirectMode::kNever}};
 constexpr EnumCodec kDeviceUses{std::array{DeviceUse::kAuto, DeviceUse::kTrue, DeviceUse::kFalse}};
 constexpr EnumCodec kLevels{std::array{LogLevel::kTrace, LogLevel::kDebug, LogLevel::kInfo,
                                        LogLevel::kWarn, LogLevel::kError, LogLevel::kOff}};

@@ -338,7 +338,7 @@ class Redirect(wired.WiredTest):
 
     def test_all_connections_pass_the_sidecar_where_that_is_wanted(self):
         self.server, self.client = self.wired_pod(plugin.IN), self.wired_pod(plugin.IN)
-        self.outbound = self.sidecar(self.client, "client", {"direct": "off"})
+        self.outbound = self.sidecar(self.client, "client", {"direct": "never"})
         self.serve(self.server, 7011)
         for _ in range(5):
             self.assertEqual(self.ask(self.client, 7011), b"hello")

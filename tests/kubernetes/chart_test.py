@@ -366,8 +366,13 @@ class Chart(unittest.TestCase):
 
     def test_values_of_null_leave_the_defaults(self):
         null = ",".join(f"proxy.smc.{name}=null" for name in ("maxLinks", "trafficClass", "version", "gidType", "gidIndex", "gidSubnets"))
-        for values in (null, "proxy.smc=null"):
-            self.assertEqual(settings_of(render("--set", values))["env"], [], values)
+        # As with --reuse-values of a release that did not have them.
+        words = ",".join(f"proxy.{name}=null" for name in ("clientAddress", "direct", "fallback", "logFormat", "logLevel", "sharedMemory"))
+        for values in (null, "proxy.smc=null", words):
+            settings = settings_of(render("--set", values))
+            self.assertEqual(settings["env"], [], values)
+            self.assertEqual([settings[name] for name in ("clientAddress", "direct", "fallback", "sharedMemory")],
+                             ["enabled", "learned", "allow", "disabled"], values)
             policy = of_kind(render("--set", f"injector.mode=policy,{values}"), "MutatingAdmissionPolicy")[0]
             self.assertNotIn("nil>", json.dumps(policy), values)
 

@@ -27,7 +27,6 @@ are those of injector/annotations.cc, and a test compares both over the same val
   (list "smc-require" $rules $rulesAllowed)
   (list "pnet-id" "v.matches(r'^[A-Za-z0-9]{1,16}$')" "1 to 16 of A-Z, a-z and 0-9")
   (list "client-address" "v in ['enabled', 'disabled']" "enabled or disabled")
-  (list "direct" "v in ['enabled', 'disabled']" "enabled or disabled")
   (list "shared-memory" "v in ['enabled', 'disabled']" "enabled or disabled")
   (list "buffer-size" "v.matches(r'^((16|32|64|128|256|512)KiB|(1|2|4|8|16|32|64|128|256|512)MiB)$')" "16KiB, 32KiB, 64KiB and so on, doubling up to 512MiB")
   (list "shutdown-grace-period" "v.matches(r'^(0|[1-9][0-9]{0,3})[sm]$') && int(v.substring(0, v.size() - 1)) <= (v.endsWith('s') ? 3600 : 60)" "a whole number with s or m, at most 3600s or 60m")

@@ -44,15 +44,19 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if $smc.trustedFabric }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_TRUSTED_FABRIC" "value" "true") }}{{ end -}}
 {{- with default "auto" $smc.version | toString }}{{ if ne . "auto" }}{{ $env = append $env (dict "name" "FAIRLEAD_SMC_VERSION" "value" .) }}{{ end }}{{ end -}}
 {{- range $p.env }}{{ $env = append $env . }}{{ end -}}
-{{- dict "version" .Chart.AppVersion "revision" $p.revision "image" (include "fairlead.image" .)
+{{- $settings := dict "version" .Chart.AppVersion "revision" $p.revision "image" (include "fairlead.image" .)
     "imagePullPolicy" .Values.image.pullPolicy "concurrency" (int $p.concurrency)
-    "adminPort" (int $p.adminPort) "fallback" $p.fallback "clientAddress" $p.clientAddress
-    "direct" $p.direct "sharedMemory" $p.sharedMemory
-    "logLevel" (include "fairlead.logLevel" (dict "Values" .Values "level" $p.logLevel))
-    "logFormat" $p.logFormat "seccompProfile" $p.seccompProfile "shutdownGracePeriod" $p.shutdownGracePeriod
+    "adminPort" (int $p.adminPort) "clientAddress" (default "enabled" $p.clientAddress)
+    "sharedMemory" (default "disabled" $p.sharedMemory) "seccompProfile" $p.seccompProfile "shutdownGracePeriod" $p.shutdownGracePeriod
     "cpuRequest" $p.cpuRequest "memoryRequest" $p.memoryRequest "cpuLimit" $p.cpuLimit
     "memoryLimit" $p.memoryLimit "rnicResource" $p.rnicResource "rnicClaimTemplate" $p.rnicClaimTemplate "memlock" $p.memlock
-    "pnetId" $p.pnetId "smc" (omit $smc "gidSubnets" "gidIndex" "gidType" "trustedFabric" "version") "env" $env | toPrettyJson -}}
+    "pnetId" $p.pnetId "smc" (omit $smc "gidSubnets" "gidIndex" "gidType" "trustedFabric" "version") "env" $env -}}
+{{- range .Files.Get "files/settings.json" | fromJsonArray }}{{ if and .annotation .value (not (hasPrefix "smc." .value)) }}
+{{- $given := index $p .value -}}
+{{- $_ := set $settings .value (kindIs "invalid" $given | ternary .default $given) -}}
+{{- end }}{{ end -}}
+{{- $_ := set $settings "logLevel" (include "fairlead.logLevel" (dict "Values" .Values "level" $settings.logLevel)) -}}
+{{- toPrettyJson $settings -}}
 {{- end -}}
 
 {{- define "fairlead.podSecurity" -}}

@@ -47,7 +47,6 @@ namespaceSelector: {}
 || (e.name == 'FAIRLEAD_CONCURRENCY' && 'value' in e && e.size() == 2 && e.value.matches(r'^[0-9]{1,3}$'))
 || (e.name == 'FAIRLEAD_MEMORY_LIMIT' && 'value' in e && e.size() == 2 && e.value.matches(r'^[1-9][0-9]{0,17}$'))
 || (e.name == 'FAIRLEAD_CLIENT_ADDRESS' && 'value' in e && e.size() == 2 && e.value == 'off')
-|| (e.name == 'FAIRLEAD_DIRECT' && 'value' in e && e.size() == 2 && e.value == 'off')
 || (e.name == 'FAIRLEAD_DEVICES_SHM_ENABLED' && 'value' in e && e.size() == 2 && e.value == 'false')
 {{- range $s.env }} || (e.name == {{ squote .name }} && e.all(k, k in ['name', 'value']) && ('value' in e ? e.value : '') == {{ .value | replace "\\" "\\\\" | replace "'" "\\'" | squote }}){{ end }}
 {{- range .Values.node.rnicEnv }} || e.name == {{ squote . }}{{ end }}

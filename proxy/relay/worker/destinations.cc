@@ -36,7 +36,7 @@ void Destinations::failed(const SocketAddress& to, TimePoint now) {
 
 bool Destinations::led_to_tcp(const SocketAddress& to, Side side, FallbackReason reason,
                               TimePoint now) {
-  if (!programs_.leaves_alone || !fallback_info(reason).lasts) return false;
+  if (!learns_ || !fallback_info(reason).lasts) return false;
   const std::lock_guard lock(mutex_);
   Known& known = entry(to);
   if (now < known.gains_until) return false;

@@ -39,12 +39,13 @@ class Destinations {
   // How the programs are told: see bpf::DestinationHints.
   struct Programs {
     std::function<Result<void>(const SocketAddress& to, unsigned level)> leave_alone;
-    bool leaves_alone = true;  // as wanted by configuration
     std::function<Result<void>(const SocketAddress& to)> answers;
     std::function<Result<void>(const SocketAddress& to)> forget;
     std::function<Result<void>()> forget_all;
   };
-  explicit Destinations(Programs programs) : programs_(std::move(programs)) {}
+  // `learns` is false where no connection may go past the proxy: then leave_alone is never called.
+  explicit Destinations(Programs programs, bool learns = true)
+      : programs_(std::move(programs)), learns_(learns) {}
 
   // A redirected connection has been dialled. Later ones are not held for a while.
   void answered(const SocketAddress& to, TimePoint now);
@@ -76,6 +77,7 @@ class Destinations {
   Known& entry(const SocketAddress& to);
 
   const Programs programs_;
+  const bool learns_;
   mutable std::mutex mutex_;
   std::unordered_map<SocketAddress, Known, Hash> known_;
 };
