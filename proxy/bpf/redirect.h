@@ -35,7 +35,7 @@
  * address and port are its lower 48 bits. */
 #define FAIRLEAD_REDIRECT_LEVELS 4  /* priorities 1 to 4: left alone, for longer and longer */
 #define FAIRLEAD_REDIRECT_ANSWERS 5 /* has answered a dial lately */
-#define FAIRLEAD_REDIRECT_UNKNOWN 6 /* neither of both, any more */
+#define FAIRLEAD_REDIRECT_UNKNOWN 6 /* nothing is known of it any more */
 
 /* 5, 30, 180 and 600. */
 static inline unsigned int fairlead_direct_seconds(unsigned int level) {
@@ -48,9 +48,9 @@ static inline unsigned int fairlead_direct_seconds(unsigned int level) {
 
 /* A connection to a destination that has not answered lately is held: its SYN has an empty option
  * of TCP Fast Open, so the sidecar accepts it at once, while the SYN/ACK is dropped on lo. The
- * priority of the accepted socket is then FAIRLEAD_HELD. The sidecar dials, and either sets it to
- * 0, whereupon the next SYN/ACK passes, or resets the connection. Other priorities say how the
- * application's connect(2) fails by that; no SYN/ACK passes with them either. */
+ * priority of the accepted socket is then FAIRLEAD_HELD. The sidecar dials. If that succeeds, it
+ * sets the priority to 0, and the next SYN/ACK passes. Otherwise it resets the connection. Before
+ * that, it may set another priority, which says how the application's connect(2) fails. */
 #define FAIRLEAD_HELD 5
 #define FAIRLEAD_HELD_HOST_UNREACHABLE 2 /* EHOSTUNREACH */
 #define FAIRLEAD_HELD_NET_UNREACHABLE 3  /* ENETUNREACH */

@@ -11,19 +11,12 @@
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 
+#include "packet.bpf.h"
 #include "redirect.h"
 
-#define ETH_HEADER_BYTES 14
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86dd
-#define TC_ACT_UNSPEC (-1)
 #define TC_ACT_SHOT 2
 #define IPPROTO_ICMP 1
-#define IPPROTO_TCP 6
 #define IPPROTO_ICMPV6 58
-#define TCP_SYN 0x02
-#define TCP_RST 0x04
-#define IPV4_VERSION_WORDS 0x45 /* without options */
 #define ICMP_UNREACHABLE 3
 #define ICMP_UNREACHABLE_NET 0
 #define ICMP_UNREACHABLE_HOST 1
@@ -34,24 +27,6 @@
 /* Set before the program is loaded. */
 const volatile __u16 outbound_port = 0;
 
-struct ipv4 {
-  __u8 version_words, tos;
-  __u16 length, id, fragment;
-  __u8 ttl, protocol;
-  __u16 checksum;
-  __u32 source, destination;
-};
-struct ipv6 {
-  __u32 version;
-  __u16 length;
-  __u8 next, hops;
-  __u32 source[4], destination[4];
-};
-struct tcp {
-  __u16 source, destination;
-  __u32 sequence, acknowledged;
-  __u8 words, flags;
-};
 /* What ICMP quotes of TCP. */
 struct quoted_tcp {
   __u16 source, destination;

@@ -14,24 +14,10 @@
 #include "redirect_common.bpf.h"
 #include "smc_option.h"
 
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86dd
-#define TC_ACT_UNSPEC (-1)
 #define TCP_HEADER_BYTES 20
 #define TCP_HEADER_READ 14    /* ports, numbers, length and flags */
 #define HEADERS_BYTES_MAX 138 /* Ethernet with a VLAN, IPv4 with options, TCP with options */
 #define TCP_OPTIONS_MAX 40
-#define TCP_FIN 0x01
-#define TCP_SYN 0x02
-#define TCP_RST 0x04
-#define TCP_ACK 0x10
-#define IPV6_HEADER_BYTES 40
-#define ETH_HEADER_BYTES 14
-#define IPV4_HEADER_BYTES 20
-#define IPV4_VERSION_WORDS 0x45 /* without options */
-#define IPV4_PROTOCOL_OFFSET 9
-#define IPV6_NEXT_OFFSET 6
-#define TCP_FLAGS_OFFSET 13
 #define IPV4_FRAGMENT_MASK 0x3fff
 
 /* Set before the programs are loaded. */
@@ -84,13 +70,7 @@ static __always_inline bool pull_headers(struct __sk_buff* skb) {
 /* False for anything but a whole TCP header behind a plain IP header. */
 static __always_inline bool read_segment(struct __sk_buff* skb, struct segment* segment) {
   if (skb->protocol == bpf_htons(ETH_P_IP)) {
-    struct {
-      __u8 version_words, tos;
-      __u16 length, id, fragment;
-      __u8 ttl, protocol;
-      __u16 checksum;
-      __u32 source, destination;
-    } ip;
+    struct ipv4 ip;
     if (!load(skb, 0, &ip, sizeof ip) || ip.protocol != IPPROTO_TCP) return false;
     if (ip.fragment & bpf_htons(IPV4_FRAGMENT_MASK)) return false;
     segment->tcp_offset = (ip.version_words & 0xf) * 4u;
@@ -98,25 +78,16 @@ static __always_inline bool read_segment(struct __sk_buff* skb, struct segment* 
     segment->tuple.ipv4.daddr = ip.destination;
     segment->tuple_bytes = sizeof segment->tuple.ipv4;
   } else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-    struct {
-      __u32 version;
-      __u16 length;
-      __u8 next, hops;
-      __u32 source[4], destination[4];
-    } ip;
+    struct ipv6 ip;
     if (!load(skb, 0, &ip, sizeof ip) || ip.next != IPPROTO_TCP) return false;
-    segment->tcp_offset = IPV6_HEADER_BYTES;
+    segment->tcp_offset = sizeof ip;
     __builtin_memcpy(segment->tuple.ipv6.saddr, ip.source, sizeof ip.source);
     __builtin_memcpy(segment->tuple.ipv6.daddr, ip.destination, sizeof ip.destination);
     segment->tuple_bytes = sizeof segment->tuple.ipv6;
   } else {
     return false;
   }
-  struct {
-    __u16 source, destination;
-    __u32 sequence, acknowledged;
-    __u8 words, flags;
-  } tcp;
+  struct tcp tcp;
   if (!load(skb, segment->tcp_offset, &tcp, TCP_HEADER_READ) &&
       !(pull_headers(skb) && load(skb, segment->tcp_offset, &tcp, TCP_HEADER_READ)))
     return false;
@@ -221,21 +192,26 @@ static __always_inline void set_arrival(const struct segment* segment, struct ar
 }
 
 /* Most packets: TCP that is no SYN, behind headers without options. False where more has to be
- * read.
- */
+ * read. */
 static __always_inline bool is_plainly_no_syn(struct __sk_buff* skb) {
-  const __u8* data = (const __u8*)(long)skb->data;
-  const __u8* end = (const __u8*)(long)skb->data_end;
   if (!ethernet) return false;
-  const __u8* ip = data + ETH_HEADER_BYTES;
+  const void* ip = (const void*)(long)skb->data + ETH_HEADER_BYTES;
+  const void* end = (const void*)(long)skb->data_end;
+  const struct tcp* tcp;
   if (skb->protocol == bpf_htons(ETH_P_IP)) {
-    const __u8* tcp = ip + IPV4_HEADER_BYTES;
-    if (tcp + TCP_FLAGS_OFFSET + 1 > end || ip[0] != IPV4_VERSION_WORDS) return false;
-    return ip[IPV4_PROTOCOL_OFFSET] == IPPROTO_TCP && !(tcp[TCP_FLAGS_OFFSET] & TCP_SYN);
+    const struct ipv4* ipv4 = ip;
+    tcp = (const void*)(ipv4 + 1);
+    if ((const void*)(tcp + 1) > end || ipv4->version_words != IPV4_VERSION_WORDS ||
+        ipv4->protocol != IPPROTO_TCP)
+      return false;
+  } else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+    const struct ipv6* ipv6 = ip;
+    tcp = (const void*)(ipv6 + 1);
+    if ((const void*)(tcp + 1) > end || ipv6->next != IPPROTO_TCP) return false;
+  } else {
+    return false;
   }
-  const __u8* tcp = ip + IPV6_HEADER_BYTES;
-  if (skb->protocol != bpf_htons(ETH_P_IPV6) || tcp + TCP_FLAGS_OFFSET + 1 > end) return false;
-  return ip[IPV6_NEXT_OFFSET] == IPPROTO_TCP && !(tcp[TCP_FLAGS_OFFSET] & TCP_SYN);
+  return !(tcp->flags & TCP_SYN);
 }
 
 SEC("tc")

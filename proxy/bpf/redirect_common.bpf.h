@@ -5,10 +5,10 @@
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 
+#include "packet.bpf.h"
 #include "redirect.h"
 
 #define AF_INET 2
-#define IPPROTO_TCP 6
 /* IPv4 is ::ffff:a.b.c.d in all maps. */
 #define MAPPED_WORD bpf_htonl(0xffff)
 

@@ -25,7 +25,6 @@
 #define SOL_TCP 6
 #define TCP_SYNCNT 7
 #define TCP_SYN_RETRIES_USUAL 6
-#define TCP_SYN 0x02
 #define TCP_FAST_OPEN_KIND 34
 #define TCP_FAST_OPEN_BYTES 2
 #define NANOSECONDS_PER_SECOND 1000000000ull
@@ -172,7 +171,8 @@ static __always_inline __u32 word_of(struct bpf_sock_addr* ctx) {
   return word <= FAIRLEAD_REDIRECT_UNKNOWN ? word : 0;
 }
 
-static __always_inline bool is_told(struct bpf_sock_addr* ctx, const struct endpoint* to) {
+/* Notes what the sidecar says of a destination. False if it says nothing. */
+static __always_inline bool hear(struct bpf_sock_addr* ctx, const struct endpoint* to) {
   __u32 word = word_of(ctx);
   if (word == 0) return false;
   if (to->port == 0) {
@@ -226,7 +226,7 @@ static __always_inline bool is_sidecar(void) {
 SEC("cgroup/connect4")
 int fairlead_conn4(struct bpf_sock_addr* ctx) {
   struct endpoint to = {{0, 0, MAPPED_WORD, ctx->user_ip4}, (__u16)ctx->user_port};
-  if (is_sidecar()) return is_told(ctx, &to) ? 0 : 1;
+  if (is_sidecar()) return hear(ctx, &to) ? 0 : 1;
   struct bpf_sock* socket = tcp_socket(ctx);
   if (!socket) return 1;
   enum knowledge knowledge = UNKNOWN;
@@ -244,7 +244,7 @@ SEC("cgroup/connect6")
 int fairlead_conn6(struct bpf_sock_addr* ctx) {
   struct endpoint to = {{ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]},
                         (__u16)ctx->user_port};
-  if (is_sidecar()) return is_told(ctx, &to) ? 0 : 1;
+  if (is_sidecar()) return hear(ctx, &to) ? 0 : 1;
   struct bpf_sock* socket = tcp_socket(ctx);
   if (!socket) return 1;
   enum knowledge knowledge = UNKNOWN;

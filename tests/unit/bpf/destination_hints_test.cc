@@ -253,6 +253,27 @@ TEST_F(HeldConnections, FailWithTheSidecar) {
   EXPECT_EQ(result_of(application, kStuck), ECONNREFUSED);
 }
 
+TEST_F(HeldConnections, TakeTheDataOfAnApplicationThatAsksForFastOpenItself) {
+  const std::string where = "10.99.0.9:6379";
+  const SocketAddress to = address(where);
+  for (int i = 0; i < 2; ++i) {  // the first one gets a cookie, if the sidecar's kernel gives any
+    const FileDescriptor application(
+        ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const ssize_t sent = ::sendto(application.get(), "x", 1, MSG_FASTOPEN, to.data(), to.size());
+    EXPECT_TRUE(sent == 1 || errno == EINPROGRESS) << std::strerror(errno);
+    const FileDescriptor sidecar = accept_on(outbound_);
+    EXPECT_EQ(local_of(sidecar), "[::ffff:10.99.0.9]:6379");
+    EXPECT_TRUE(is_held(sidecar.get()));
+    answer_held(sidecar.get());
+    ASSERT_EQ(result_of(application, kStuck), 0);
+    const ssize_t sent_later = sent == 1 ? 1 : ::send(application.get(), "x", 1, 0);
+    EXPECT_EQ(sent_later, 1);
+    char byte = 0;
+    EXPECT_EQ(::recv(sidecar.get(), &byte, 1, 0), 1);
+    EXPECT_EQ(byte, 'x');
+  }
+}
+
 TEST_F(HeldConnections, AreNotThoseToADestinationThatHasAnswered) {
   DestinationHints hints = open_direct();
   const std::string where = "10.99.0.9:6379";
