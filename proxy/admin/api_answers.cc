@@ -155,7 +155,7 @@ HttpResponse AdminApi::drain(const HttpRequest&) {
 
 HttpResponse AdminApi::metrics(const GatheredSnapshot& snapshot) {
   const bool is_ready = not_ready_reasons().empty();
-  raise(tcp_losses_, read_tcp_losses());
+  raise_to(tcp_losses_, read_tcp_losses());
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
           .body = render_metrics({.build = sources_.build,
                                   .stats = sources_.stats,

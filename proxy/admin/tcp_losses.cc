@@ -35,7 +35,7 @@ TcpLosses read_tcp_losses() {
           .receive_prunes = counter(extended["RcvPruned"])};
 }
 
-void raise(TcpLosses& shown, const TcpLosses& read) {
+void raise_to(TcpLosses& shown, const TcpLosses& read) {
   for (const auto counter : {&TcpLosses::retransmitted, &TcpLosses::timeouts,
                              &TcpLosses::receive_drops, &TcpLosses::receive_prunes})
     shown.*counter = std::max(shown.*counter, read.*counter);

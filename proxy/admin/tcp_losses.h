@@ -18,8 +18,9 @@ struct TcpLosses {
 
 // Reads /proc/self/net. What cannot be read stays 0.
 TcpLosses read_tcp_losses();
-// No counter falls. The kernel does not count its own numbers at the same moment.
-void raise(TcpLosses& shown, const TcpLosses& read);
+// Raises each counter of `shown` to that of `read`. A difference of two counters of the kernel may
+// fall, and what Prometheus is shown may not.
+void raise_to(TcpLosses& shown, const TcpLosses& read);
 
 // The counters of `prefix` in /proc/net/snmp or /proc/net/netstat, which have a line of names and a
 // line of numbers for each prefix. Stops at what is no number.

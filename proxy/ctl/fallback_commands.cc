@@ -88,7 +88,8 @@ void add_fallback_commands(CLI::App& app, Console& console) {
   CLI::App* destinations =
       app.add_subcommand("destinations", "Where connections go directly, past the proxy");
   destinations->footer(
-      "Left is the time until a connection comes through the proxy again, which decides again.\n"
+      "Left is the time until a connection comes through the proxy again. Its outcome decides\n"
+      "about the next ones.\n"
       "Examples:\n"
       "  fairleadctl destinations\n"
       "  fairleadctl destinations -o json | jq .direct_connections");

@@ -8,13 +8,17 @@ nf_tables. Needs root, redis, haproxy, the bridge plugin and a build.
 
 Environment: FAIRLEAD_TURNS, how often each kind has its turn (default 4); FAIRLEAD_KINDS, some of none, direct, nftables,
 programs and haproxy; FAIRLEAD_SMC=false for the fallback to TCP.
-The last line says how many connections the kernel tracks in the client's pod afterwards.
+It also times connect(2): the first to a destination, later ones, and to a closed port. The last line says how many
+connections the kernel tracks in the client's pod afterwards.
 """
+import contextlib
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).parents[1] / "cni"))
@@ -50,6 +54,9 @@ add rule ip sidecar out oifname lo return
 add rule ip sidecar out ip daddr 10.0.0.0/8 meta l4proto tcp redirect to :4540
 add rule ip sidecar in iifname eth0 meta l4proto tcp redirect to :4543
 """
+# Ports of servers to which connect(2) is timed, each once, and one of them again and again.
+CONNECT_PORTS = range(8000, 8100)
+CONNECTS = {"first": CONNECT_PORTS, "later": [CONNECT_PORTS[0]] * 100, "refused": range(8100, 8200)}
 LOADS = {"GET, 50 connections": ("-n", "120000", "-c", "50"), "GET, 1 connection": ("-n", "15000", "-c", "1"),
          "a connection for each GET, 8 at a time": ("-n", "6000", "-c", "8", "-k", "0")}
 TURNS = int(os.environ.get("FAIRLEAD_TURNS", "4"))
@@ -80,16 +87,46 @@ class Redirected(wired.WiredTest):
         self.assertEqual(done.returncode, 0, done.stdout[-500:] + done.stderr[-500:])
         return float(re.search(r'"GET","([0-9.]+)"', done.stdout).group(1))
 
+    def connect_times(self, server, client, ports):
+        """Of each connect(2), in seconds."""
+        times = []
+        for port in ports:
+            with client.application():
+                asking = socket.socket()
+            with asking, contextlib.suppress(ConnectionRefusedError):
+                began = time.perf_counter()
+                try:
+                    asking.connect((server.address(), port))
+                finally:
+                    times.append(time.perf_counter() - began)
+        return times
+
+    def test_connects(self):
+        for kind in KINDS:
+            server, client = self.connected_pods(kind)
+            with server.application():
+                for port in CONNECT_PORTS:
+                    self.addCleanup(socket.create_server(("0.0.0.0", port), backlog=512).close)
+            for which, ports in CONNECTS.items():
+                times = sorted(self.connect_times(server, client, ports))
+                print(f"connect(2), {which:8} {kind:10} median {statistics.median(times) * 1e6:7.0f} us, "
+                      f"{times[len(times) // 10] * 1e6:.0f} to {times[len(times) * 9 // 10] * 1e6:.0f} (tenth to ninetieth percentile)")
+
+    def connected_pods(self, kind):
+        """With their sidecars."""
+        server, client = self.redirected_pod(kind), self.redirected_pod(kind)
+        if kind == "haproxy":
+            self.haproxy(server)
+            self.haproxy(client)
+        elif kind != "none":
+            self.sidecar(client, f"client-{kind}", SMC)
+            if kind != "direct":
+                self.sidecar(server, f"server-{kind}", SMC)
+        return server, client
+
     def test_rates(self):
-        pods = {kind: (self.redirected_pod(kind), self.redirected_pod(kind)) for kind in KINDS}
-        for kind, (server, client) in pods.items():
-            if kind == "haproxy":
-                self.haproxy(server)
-                self.haproxy(client)
-            elif kind != "none":
-                self.sidecar(client, f"client-{kind}", SMC)
-                if kind != "direct":
-                    self.sidecar(server, f"server-{kind}", SMC)
+        pods = {kind: self.connected_pods(kind) for kind in KINDS}
+        for server, _ in pods.values():
             self.redis(server)
         rates = {(load, kind): [] for load in LOADS for kind in KINDS}
         for _ in range(TURNS):

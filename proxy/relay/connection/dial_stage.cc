@@ -18,7 +18,7 @@ bool only_withheld(const DeviceRegistry& devices, const Place& place) {
 
 StageResult dial_failed(SessionResources& session, int error) {
   SessionServices& services = session.services;
-  if (session.outbound() && session.arrival == Arrival::kRedirected) {
+  if (session.redirected()) {
     services.network.refuse_application(*session.app, error);
     if (services.destinations != nullptr)
       services.destinations->failed(session.destination, session.now());
@@ -100,7 +100,7 @@ StageResult OutboundDial::dial(bool with_option, TimePoint now) {
                                       ? bpf::Announced::kFrames
                                       : bpf::Announced::kSmc;
   Result<std::unique_ptr<event::Stream>> net = services.network.dial_peer(
-      session_.destination, announce, session_.arrival == Arrival::kRedirected ? &client : nullptr,
+      session_.destination, announce, session_.redirected() ? &client : nullptr,
       session_.memory.dialled_level());
   if (!net) return dial_failed(session_, net.error().system);
   session_.net = std::move(*net);
@@ -125,7 +125,7 @@ StageResult OutboundDial::handle(Ready, TimePoint now) {
 StageResult OutboundDial::connected(TimePoint now) {
   SessionServices& services = session_.services;
   session_.deadlines.cancel(DeadlineKind::kDial);
-  if (session_.arrival != Arrival::kRedirected) return choose(now);
+  if (!session_.redirected()) return choose(now);
   if (services.destinations != nullptr) services.destinations->answered(session_.destination, now);
   if (services.network.answer_application(*session_.app)) return choose(now);
   answering_ = true;

@@ -154,17 +154,9 @@ StageResult Session::enter(Stage next, TimePoint now) {
   return stage_.handle(Entered{}, now);
 }
 
-// Connections that did not come by a redirect cannot go past us.
-bool Session::redirected() const {
-  return resources_.outbound() && resources_.arrival == Arrival::kRedirected;
-}
-
-Destinations* Session::taught() const {
-  return redirected() ? resources_.services.destinations : nullptr;
-}
-
 StageResult Session::enter_smc(UseSmc from, TimePoint now) {
-  if (Destinations* const destinations = taught())
+  Destinations* const destinations = resources_.services.destinations;
+  if (destinations != nullptr && resources_.redirected())
     destinations->led_to_smc(resources_.destination, now);
   resources_.report.smc_chosen(resources_.peer(), from.membership.group().id(), now);
   if (from.framed) resources_.report.carried_no_longer(Transport::kShort);
@@ -173,16 +165,19 @@ StageResult Session::enter_smc(UseSmc from, TimePoint now) {
   return stage_.handle(Entered{}, now);
 }
 
+void Session::learn(const FallbackCause& cause, TimePoint now) {
+  Destinations* const destinations = resources_.services.destinations;
+  if (destinations == nullptr)
+    resources_.note("no connection goes past this proxy: fairleadctl destinations says why");
+  else if (destinations->led_to_tcp(resources_.destination, cause.side, cause.reason, now))
+    resources_.note("for a while, connections to this destination go there directly");
+}
+
 StageResult Session::enter_tcp(UseTcp from, TimePoint now) {
   SMC_ASSERT(resources_.app != nullptr && resources_.net != nullptr);
   SessionServices& services = resources_.services;
   const bool refused = resources_.smc_required();
-  Destinations* const destinations = refused ? nullptr : taught();
-  if (destinations != nullptr &&
-      destinations->led_to_tcp(resources_.destination, from.cause.side, from.cause.reason, now))
-    resources_.note("for a while, connections to this destination go there directly");
-  else if (redirected() && resources_.services.destinations == nullptr)
-    resources_.note("no connection goes past this proxy: fairleadctl destinations says why");
+  if (resources_.redirected() && !refused) learn(from.cause, now);
   resources_.report.tcp_chosen(from, *resources_.net, resources_.peer(), now);
   if (refused) {
     services.stats.refused[RefusedFor::kDenied].add();

@@ -86,9 +86,8 @@ class Session final : public StageHost {
   void end(const char* reset_why, TimePoint now);
   // REQUIRES: the connection is in frames.
   SessionReport::ShortEnd short_end(const smc::Deferral& frames) const;
-  bool redirected() const;
-  // Who wants to know what becomes of the connection. May be null.
-  Destinations* taught() const;
+  // A redirected connection becomes TCP for this cause.
+  void learn(const FallbackCause& cause, TimePoint now);
   // Ends the last stage.
   void leave_stage(TimePoint now);
 

@@ -46,6 +46,8 @@ struct SessionResources {
                    Direction to, const SocketAddress& where, SocketMemory paid, TimePoint now);
 
   bool outbound() const { return direction == Direction::kOutbound; }
+  // True if the application did not choose this proxy.
+  bool redirected() const { return outbound() && arrival == Arrival::kRedirected; }
   // The address of the other end of `net` in reports.
   SocketAddress peer() const { return outbound() ? destination : net->peer_address(); }
   // True if by configuration the connection is reset unless it becomes SMC-R. REQUIRES: net

@@ -68,6 +68,7 @@ class Worker final : public SessionHost, public DeviceUsers {
   LinkGroupRegistry& groups() { return groups_; }
   event::TimerQueue& timers() { return timers_; }
 
+  // True if programs lead connections here, and hear what is told of destinations.
   bool redirected_by_programs() const { return settings_.destinations != nullptr; }
 
   // A connection has been accepted for this destination.
