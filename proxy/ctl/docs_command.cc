@@ -90,14 +90,15 @@ std::string reasons_page() {
       "Fairlead's own and never leave\nthe host: a peer is told the code in the column \"on the "
       "wire\" instead. Expected reasons are ordinary life, and are logged at\ndebug after the "
       "first "
-      "time.\n\n"
-      "| reason | code | on the wire | given by | expected | what happened | what to do |\n"
-      "|---|---|---|---|---|---|---|\n";
+      "time. A reason that lasts is met by the next connection, too, which therefore goes past the "
+      "sidecar\n([cni.md](cni.md#connections-that-go-past-the-sidecar)).\n\n"
+      "| reason | code | on the wire | given by | expected | lasts | what happened | what to do |\n"
+      "|---|---|---|---|---|---|---|---|\n";
   for (const FallbackInfo& info : fallback_table()) {
     page += "| `" + std::string(info.name) + "` | " + admin::code_text(info.code) + " | " +
             admin::code_text(info.wire_code) + " | " + (info.peer_only ? "peer" : "either side") +
-            " | " + (info.expected ? "yes" : "no") + " | " + std::string(info.sentence) + " | " +
-            std::string(info.hint) + " |\n";
+            " | " + (info.expected ? "yes" : "no") + " | " + (info.lasts ? "yes" : "no") + " | " +
+            std::string(info.sentence) + " | " + std::string(info.hint) + " |\n";
   }
   return page;
 }
